@@ -1,8 +1,9 @@
 """Functions of the library Attune over arrays."""
 
+from collections.abc import Sequence
 
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attune._results import Array, ArrayLike, Attention
@@ -965,6 +966,473 @@ def merge_attention(parts: Sequence[tuple[ArrayLike, ArrayLike]], *, out: ArrayL
 
     Returns:
         out; or Attention(out, lse, None) where lse is asked for.
+
+    Raises:
+        ValueError: an argument is wrong; the message names it.
+        UnsupportedError: the call is legal, but not served by this build (a ValueError).
+        MemoryError: no memory for scratch.
+    """
+
+class Communicator:
+    """
+    A group of ranks, and this rank in it: functions that send and receive. The library calls them from a thread of its
+    own, one at a time. An exception of one makes the call raise ConnectionError, with the exception as its cause.
+    """
+
+    def __init__(self, rank: int, size: int, start_send_receive: Callable[[memoryview | None, int | None, memoryview | None, int | None], Any] | None = None, wait: Callable[[Any, float], bool] | None = None, abandon: Callable[[Any], bool] | None = None, *, time_limit: float = 60.0, any_thread: bool = True) -> None:
+        """
+        Args:
+            rank: Number of this rank, from 0.
+            size: Number of ranks; with one, no function is needed.
+            start_send_receive: (send, to, receive, source): begins to send all bytes of the memoryview send to rank
+                to, and to receive as many as the memoryview receive has from rank source; None, None: no such half.
+                Messages from one rank to another arrive in the order in which they were started. Returns a request.
+            wait: (request, seconds): waits for at most so many seconds. True: done, and the memory of the request is
+                no longer used; False: not yet.
+            abandon: (request): gives up a request that is not done. True: its memory is no longer used. None: it may be
+                used until the process ends.
+            time_limit: Seconds that a rank waits for one message.
+            any_thread: False: functions are called by the thread that calls the library, between kernels alone.
+
+        Raises:
+            ValueError: an argument is wrong.
+        """
+
+    @property
+    def rank(self) -> int:
+        """Number of this rank."""
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+
+    @property
+    def time_limit(self) -> float:
+        """Seconds that a rank waits for one message."""
+
+class ParallelPlan:
+    """
+    Positions of every rank, equal on all ranks; plan_positions() makes it.
+    """
+
+    @property
+    def positions(self) -> int:
+        """Number of positions."""
+
+    @property
+    def chunk(self) -> int:
+        """Positions of a chunk."""
+
+    @property
+    def of_rank(self) -> list[list[tuple[int, int]]]:
+        """
+        Ranges (begin, end) of positions of each rank. A caller's own may be set: the ranges of a rank rise, all
+        together are all positions once, and each begins and ends at a multiple of chunk or at the last position.
+        """
+
+    @of_rank.setter
+    def of_rank(self, arg: Sequence[Sequence[tuple[int, int]]], /) -> None: ...
+
+    def positions_of(self, rank: int) -> int:
+        """Number of positions of a rank: the rows of its arrays."""
+
+def plan_positions(positions: int, ranks: int, layout: str, chunk: int = 0, *, causal: str | None = None, window: tuple[int, int] | None = None, cu_seqlens: ArrayLike | Sequence[int] | None = None) -> ParallelPlan:
+    """
+    Makes a plan: which positions each rank holds.
+
+    Args:
+        positions: Number of positions.
+        ranks: Number of ranks; a rank may hold no positions.
+        layout: "contiguous"; "head_tail", a range near the begin and one near the end; "striped", every
+            R-th chunk; "balanced", a range each, of equal work: packed documents, windows.
+        chunk: Positions of a chunk; 0: 2048.
+        causal: "top_left" or "bottom_right", which are one mask here: a query sees the keys up to its
+            own position; "offset" is refused.
+        window: (left, right), as in the calls with the plan.
+        cu_seqlens: Packed documents: i32 (D + 1), from 0, never falling; document d has the positions
+            [cu[d], cu[d + 1]).
+
+    Returns:
+        The plan, the same on every rank that calls with the same arguments.
+
+    Raises:
+        ValueError: an argument is wrong; the message names it.
+        UnsupportedError: the call is legal, but not served by this build (a ValueError).
+        MemoryError: no memory for scratch.
+    """
+
+def forecast_parallel(plan: ParallelPlan, scheme: str, *, dtype: str = 'f32', batch: int = 1, query_heads: int = 1, key_heads: int = 1, head_dim: int = 1, value_dim: int = 1, multiply_adds_per_second: float = 100000000000.0, bytes_per_second: float = 10000000000.0, seconds_per_message: float = 5e-06) -> dict[str, Any]:
+    """
+    Predicts bytes and time of a function of context parallelism.
+
+    Args:
+        plan: Positions of every rank.
+        scheme: The function: "ring", "ring_backward", "gathered" or "heads".
+        dtype: Type of query, key and value: "f32", "f64", "bf16", "f16".
+        batch: B.
+        query_heads: Hq.
+        key_heads: Hkv.
+        head_dim: Dk.
+        value_dim: Dv.
+        multiply_adds_per_second: Multiply-adds of a rank in a second.
+        bytes_per_second: Bytes that a link carries in a second.
+        seconds_per_message: Seconds of a message beside those of its bytes.
+
+    Returns:
+        bytes_sent, exact, compute_seconds and waiting_seconds of each rank; seconds of the last rank;
+        buffer_bytes.
+
+    Raises:
+        ValueError: an argument is wrong; the message names it.
+        UnsupportedError: the call is legal, but not served by this build (a ValueError).
+        MemoryError: no memory for scratch.
+    """
+
+def ring_attention(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
+    """
+    Attention of this rank's queries over the keys of all ranks (Ring Attention, Liu et al., 2023).
+
+    Args:
+        communicator: The group, and this rank in it.
+        plan: Positions of every rank, equal on all ranks.
+        query: (B, Hq, S, Dk), S = plan.positions_of(rank): the rows of this rank, in the order of
+            positions.
+        key: (B, Hkv, S, Dk); Hq is a multiple of Hkv.
+        value: (B, Hkv, S, Dv).
+        score: The score x(i, j): "dot_product", scale q . k; "general", scale q . (W k) with W =
+            score_weight; "cosine"; "gaussian", -scale / 2 |q - k|^2.
+        score_weight: W of the score "general": (Dq, Dk), type of query.
+        scale: Factor of the score; None: 1 / sqrt(Dk) for the dot product, 1 for the others.
+        softcap: c > 0: a score x becomes c tanh(x / c). 0: off.
+        bias: Added to scores: broadcasts to (B, Hq, Sq, Sk), type of query; -inf masks.
+        alibi: Adds -slope(h) |i + off - j| with the standard slopes.
+        alibi_slopes: Slopes of ALiBi in place of the standard ones: f32 (Hq) or (B, Hq).
+        mask: bool, broadcasts to (B, Hq, Sq, Sk): only keys where it is True take part.
+        causal: Key j takes part for query i iff j <= i + off: "top_left", off 0; "bottom_right", off Sk
+            - Sq; "offset", off given by offset or offsets.
+        offset: off of causal, window and ALiBi: the position of query 0 among the keys.
+        offsets: off of each batch entry: i32 (B).
+        window: (left, right): key j takes part iff i + off - left <= j <= i + off + right; -1:
+            unbounded.
+        valid_lens: i32 (B) or (B, Sq), from 0 to Sk: only keys j < valid_lens take part.
+        cache_lens: i32 (B): rows that the caches key and value hold before the Sq rows of this call.
+        sinks: f32 (Hq): a score of each head that joins the normaliser and has no value.
+        dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
+        seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
+        dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        invariant: The same bits for a prompt at once, in chunks and token by token.
+        variant: Run this variant, or fail; None: dispatch chooses.
+        out: Output, written in place; None: a new array.
+        lse: True: also return the log-sum-exp of the scores, natural logarithm, -inf for a query
+            without keys; or an array that is written. f64 for f64, else f32.
+        weights: True: also return the weights, (B, Hq, Sq, Sk); or an array.
+        weights_mode: Content of weights: "scaled", "capped", "masked" scores, or "probabilities" before
+            dropout.
+        average_weights: weights is the mean over the heads, (B, Sq, Sk).
+        report: Is filled when the call returns: bytes_sent by this rank, seconds, waiting_seconds.
+        layout: Memory of a new 4-D result: "dense", or "heads_in_rows", (B, S, H, D).
+        detached: Take torch tensors that require a gradient, and record none.
+        context: Threads and scratch; None: the Context of the process, all cores.
+
+    Returns:
+        out, (B, Hq, S, Dv); or Attention(out, lse, None).
+
+    Collective: every rank calls, with its own arrays and otherwise equal arguments. Where ranks
+    disagree, or one rank's arguments are refused, every rank raises ValueError, and nothing is written.
+    ConnectionError: a message failed, or did not come within the communicator's time_limit; use the
+    communicator no more. The bits are those of any number of ranks.
+
+    Raises:
+        ValueError: an argument is wrong; the message names it.
+        UnsupportedError: the call is legal, but not served by this build (a ValueError).
+        MemoryError: no memory for scratch.
+    """
+
+def gathered_attention(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
+    """
+    The result of ring_attention() by an all-gather of the keys that this rank's queries may see.
+
+    Args:
+        communicator: The group, and this rank in it.
+        plan: Positions of every rank, equal on all ranks.
+        query: (B, Hq, S, Dk), S = plan.positions_of(rank): the rows of this rank, in the order of
+            positions.
+        key: (B, Hkv, S, Dk); Hq is a multiple of Hkv.
+        value: (B, Hkv, S, Dv).
+        score: The score x(i, j): "dot_product", scale q . k; "general", scale q . (W k) with W =
+            score_weight; "cosine"; "gaussian", -scale / 2 |q - k|^2.
+        score_weight: W of the score "general": (Dq, Dk), type of query.
+        scale: Factor of the score; None: 1 / sqrt(Dk) for the dot product, 1 for the others.
+        softcap: c > 0: a score x becomes c tanh(x / c). 0: off.
+        bias: Added to scores: broadcasts to (B, Hq, Sq, Sk), type of query; -inf masks.
+        alibi: Adds -slope(h) |i + off - j| with the standard slopes.
+        alibi_slopes: Slopes of ALiBi in place of the standard ones: f32 (Hq) or (B, Hq).
+        mask: bool, broadcasts to (B, Hq, Sq, Sk): only keys where it is True take part.
+        causal: Key j takes part for query i iff j <= i + off: "top_left", off 0; "bottom_right", off Sk
+            - Sq; "offset", off given by offset or offsets.
+        offset: off of causal, window and ALiBi: the position of query 0 among the keys.
+        offsets: off of each batch entry: i32 (B).
+        window: (left, right): key j takes part iff i + off - left <= j <= i + off + right; -1:
+            unbounded.
+        valid_lens: i32 (B) or (B, Sq), from 0 to Sk: only keys j < valid_lens take part.
+        cache_lens: i32 (B): rows that the caches key and value hold before the Sq rows of this call.
+        sinks: f32 (Hq): a score of each head that joins the normaliser and has no value.
+        dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
+        seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
+        dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        invariant: The same bits for a prompt at once, in chunks and token by token.
+        variant: Run this variant, or fail; None: dispatch chooses.
+        out: Output, written in place; None: a new array.
+        lse: True: also return the log-sum-exp of the scores, natural logarithm, -inf for a query
+            without keys; or an array that is written. f64 for f64, else f32.
+        weights: True: also return the weights, (B, Hq, Sq, Sk); or an array.
+        weights_mode: Content of weights: "scaled", "capped", "masked" scores, or "probabilities" before
+            dropout.
+        average_weights: weights is the mean over the heads, (B, Sq, Sk).
+        report: Is filled when the call returns: bytes_sent by this rank, seconds, waiting_seconds.
+        layout: Memory of a new 4-D result: "dense", or "heads_in_rows", (B, S, H, D).
+        detached: Take torch tensors that require a gradient, and record none.
+        context: Threads and scratch; None: the Context of the process, all cores.
+
+    Returns:
+        out, (B, Hq, S, Dv); or Attention(out, lse, None).
+
+    Collective: every rank calls, with its own arrays and otherwise equal arguments. Where ranks
+    disagree, or one rank's arguments are refused, every rank raises ValueError, and nothing is written.
+    ConnectionError: a message failed, or did not come within the communicator's time_limit; use the
+    communicator no more. The bits are those of any number of ranks.
+
+    Raises:
+        ValueError: an argument is wrong; the message names it.
+        UnsupportedError: the call is legal, but not served by this build (a ValueError).
+        MemoryError: no memory for scratch.
+    """
+
+def head_parallel_attention(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
+    """
+    The result of ring_attention() by an all-to-all over heads; the number of ranks divides Hkv.
+
+    Args:
+        communicator: The group, and this rank in it.
+        plan: Positions of every rank, equal on all ranks.
+        query: (B, Hq, S, Dk), S = plan.positions_of(rank): the rows of this rank, in the order of
+            positions.
+        key: (B, Hkv, S, Dk); Hq is a multiple of Hkv.
+        value: (B, Hkv, S, Dv).
+        score: The score x(i, j): "dot_product", scale q . k; "general", scale q . (W k) with W =
+            score_weight; "cosine"; "gaussian", -scale / 2 |q - k|^2.
+        score_weight: W of the score "general": (Dq, Dk), type of query.
+        scale: Factor of the score; None: 1 / sqrt(Dk) for the dot product, 1 for the others.
+        softcap: c > 0: a score x becomes c tanh(x / c). 0: off.
+        bias: Added to scores: broadcasts to (B, Hq, Sq, Sk), type of query; -inf masks.
+        alibi: Adds -slope(h) |i + off - j| with the standard slopes.
+        alibi_slopes: Slopes of ALiBi in place of the standard ones: f32 (Hq) or (B, Hq).
+        mask: bool, broadcasts to (B, Hq, Sq, Sk): only keys where it is True take part.
+        causal: Key j takes part for query i iff j <= i + off: "top_left", off 0; "bottom_right", off Sk
+            - Sq; "offset", off given by offset or offsets.
+        offset: off of causal, window and ALiBi: the position of query 0 among the keys.
+        offsets: off of each batch entry: i32 (B).
+        window: (left, right): key j takes part iff i + off - left <= j <= i + off + right; -1:
+            unbounded.
+        valid_lens: i32 (B) or (B, Sq), from 0 to Sk: only keys j < valid_lens take part.
+        cache_lens: i32 (B): rows that the caches key and value hold before the Sq rows of this call.
+        sinks: f32 (Hq): a score of each head that joins the normaliser and has no value.
+        dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
+        seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
+        dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        invariant: The same bits for a prompt at once, in chunks and token by token.
+        variant: Run this variant, or fail; None: dispatch chooses.
+        out: Output, written in place; None: a new array.
+        lse: True: also return the log-sum-exp of the scores, natural logarithm, -inf for a query
+            without keys; or an array that is written. f64 for f64, else f32.
+        weights: True: also return the weights, (B, Hq, Sq, Sk); or an array.
+        weights_mode: Content of weights: "scaled", "capped", "masked" scores, or "probabilities" before
+            dropout.
+        average_weights: weights is the mean over the heads, (B, Sq, Sk).
+        report: Is filled when the call returns: bytes_sent by this rank, seconds, waiting_seconds.
+        layout: Memory of a new 4-D result: "dense", or "heads_in_rows", (B, S, H, D).
+        detached: Take torch tensors that require a gradient, and record none.
+        context: Threads and scratch; None: the Context of the process, all cores.
+
+    Returns:
+        out, (B, Hq, S, Dv); or Attention(out, lse, None).
+
+    Collective: every rank calls, with its own arrays and otherwise equal arguments. Where ranks
+    disagree, or one rank's arguments are refused, every rank raises ValueError, and nothing is written.
+    ConnectionError: a message failed, or did not come within the communicator's time_limit; use the
+    communicator no more. The bits are those of any number of ranks.
+
+    Raises:
+        ValueError: an argument is wrong; the message names it.
+        UnsupportedError: the call is legal, but not served by this build (a ValueError).
+        MemoryError: no memory for scratch.
+    """
+
+def sharded_decode(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
+    """
+    Attention of few queries, the same on every rank, over caches that are spread over the ranks.
+
+    Args:
+        communicator: The group, and this rank in it.
+        plan: Positions of every rank, equal on all ranks.
+        query: (B, Hq, Sq, Dk), the same on every rank: the last Sq rows that the caches hold.
+        key: (B, Hkv, S, Dk), S = plan.positions_of(rank): this rank's rows of the cache.
+        value: (B, Hkv, S, Dv).
+        score: The score x(i, j): "dot_product", scale q . k; "general", scale q . (W k) with W =
+            score_weight; "cosine"; "gaussian", -scale / 2 |q - k|^2.
+        score_weight: W of the score "general": (Dq, Dk), type of query.
+        scale: Factor of the score; None: 1 / sqrt(Dk) for the dot product, 1 for the others.
+        softcap: c > 0: a score x becomes c tanh(x / c). 0: off.
+        bias: Added to scores: broadcasts to (B, Hq, Sq, Sk), type of query; -inf masks.
+        alibi: Adds -slope(h) |i + off - j| with the standard slopes.
+        alibi_slopes: Slopes of ALiBi in place of the standard ones: f32 (Hq) or (B, Hq).
+        mask: bool, broadcasts to (B, Hq, Sq, Sk): only keys where it is True take part.
+        causal: Key j takes part for query i iff j <= i + off: "top_left", off 0; "bottom_right", off Sk
+            - Sq; "offset", off given by offset or offsets.
+        offset: off of causal, window and ALiBi: the position of query 0 among the keys.
+        offsets: off of each batch entry: i32 (B).
+        window: (left, right): key j takes part iff i + off - left <= j <= i + off + right; -1:
+            unbounded.
+        valid_lens: i32 (B) or (B, Sq), from 0 to Sk: only keys j < valid_lens take part.
+        cache_lens: i32 (B): rows that the caches key and value hold before the Sq rows of this call.
+        sinks: f32 (Hq): a score of each head that joins the normaliser and has no value.
+        dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
+        seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
+        dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        invariant: The same bits for a prompt at once, in chunks and token by token.
+        variant: Run this variant, or fail; None: dispatch chooses.
+        out: Output, written in place; None: a new array.
+        lse: True: also return the log-sum-exp of the scores, natural logarithm, -inf for a query
+            without keys; or an array that is written. f64 for f64, else f32.
+        weights: True: also return the weights, (B, Hq, Sq, Sk); or an array.
+        weights_mode: Content of weights: "scaled", "capped", "masked" scores, or "probabilities" before
+            dropout.
+        average_weights: weights is the mean over the heads, (B, Sq, Sk).
+        report: Is filled when the call returns: bytes_sent by this rank, seconds, waiting_seconds.
+        layout: Memory of a new 4-D result: "dense", or "heads_in_rows", (B, S, H, D).
+        detached: Take torch tensors that require a gradient, and record none.
+        context: Threads and scratch; None: the Context of the process, all cores.
+
+    Returns:
+        out, (B, Hq, S, Dv); or Attention(out, lse, None).
+
+    Collective: every rank calls, with its own arrays and otherwise equal arguments. Where ranks
+    disagree, or one rank's arguments are refused, every rank raises ValueError, and nothing is written.
+    ConnectionError: a message failed, or did not come within the communicator's time_limit; use the
+    communicator no more. The bits are those of any number of ranks.
+
+    Raises:
+        ValueError: an argument is wrong; the message names it.
+        UnsupportedError: the call is legal, but not served by this build (a ValueError).
+        MemoryError: no memory for scratch.
+    """
+
+def sharded_paged_decode(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key_pages: ArrayLike | tuple[ArrayLike, ...], value_pages: ArrayLike | tuple[ArrayLike, ...], block_table: ArrayLike | Sequence[int], lens: ArrayLike | Sequence[int], *, scale: float | None = None, softcap: float = 0.0, distance_bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, causal: bool = True, window: tuple[int, int] | None = None, tree_mask: ArrayLike | None = None, positions: ArrayLike | None = None, sinks: ArrayLike | None = None, prefix_block_table: ArrayLike | None = None, prefix_lens: ArrayLike | Sequence[int] | None = None, prefix_of: ArrayLike | Sequence[int] | None = None, indptr: ArrayLike | Sequence[int] | None = None, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
+    """
+    Attention of one query of each sequence over pages that are spread over the ranks.
+
+    Args:
+        communicator: The group, and this rank in it.
+        plan: Positions of every rank, equal on all ranks.
+        query: (B, Hq, Dk), the same on every rank.
+        key_pages: (P, page, Hkv, Dk), this rank's, as in paged_attention().
+        value_pages: (P, page, Hkv, Dv).
+        block_table: i32 (B, N): row r of this rank's positions lies in page block_table[b, r / page].
+        lens: i32 (B): rows of each sequence on all ranks.
+        scale: Factor of the score; None: 1 / sqrt(Dk).
+        softcap: c > 0: a score x becomes c tanh(x / c). 0: off.
+        distance_bias: Type of query, (Hq, R): entry r is added to scores of keys r rows before the
+            query, the last one to all further.
+        alibi: ALiBi with the standard slopes.
+        alibi_slopes: Slopes of ALiBi: f32 (Hq) or (B, Hq).
+        causal: Each query sees the rows up to its own.
+        window: (left, right), from the position of the query; -1: unbounded.
+        tree_mask: bool (B, S, S): query i sees new row j only where it is True.
+        positions: i32 (B, S): positions of the new rows, for window beside tree_mask.
+        sinks: f32 (Hq): a score of each head that joins the normaliser.
+        prefix_block_table: i32 (G, N): pages of rows that several sequences begin with.
+        prefix_lens: i32 (G): rows of each prefix, a multiple of 16.
+        prefix_of: i32 (B): the prefix of each sequence, -1: none.
+        indptr: i32 (B + 1), where block_table is one list (N): pages [indptr[b], indptr[b + 1]) of
+            sequence b.
+        invariant: The same bits for a prompt at once, in chunks and row by row.
+        variant: Run this variant, or fail; None: dispatch chooses.
+        out: Output, written in place; None: a new array.
+        lse: True: also return the log-sum-exp of the scores, natural logarithm, -inf for a query
+            without keys; or an array that is written. f64 for f64, else f32.
+        report: Is filled when the call returns: bytes_sent by this rank, seconds, waiting_seconds.
+        layout: Memory of a new 4-D result: "dense", or "heads_in_rows", (B, S, H, D).
+        detached: Take torch tensors that require a gradient, and record none.
+        context: Threads and scratch; None: the Context of the process, all cores.
+
+    Returns:
+        out, (B, Hq, Dv); or Attention(out, lse, None) with lse (Hq, B).
+
+    Collective: every rank calls, with its own arrays and otherwise equal arguments. Where ranks
+    disagree, or one rank's arguments are refused, every rank raises ValueError, and nothing is written.
+    ConnectionError: a message failed, or did not come within the communicator's time_limit; use the
+    communicator no more. The bits are those of any number of ranks.
+
+    Raises:
+        ValueError: an argument is wrong; the message names it.
+        UnsupportedError: the call is legal, but not served by this build (a ValueError).
+        MemoryError: no memory for scratch.
+    """
+
+def ring_attention_backward(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, out: ArrayLike, lse: ArrayLike, grad_out: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, grad_lse: ArrayLike | None = None, gradients: Sequence[str] | Mapping[str, ArrayLike | None] | None = None, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> dict[str, Array]:
+    """
+    Gradients of a loss by the inputs of ring_attention(), gathered_attention() and
+    head_parallel_attention(). Options are those of the forward pass.
+
+    Args:
+        communicator: The group, and this rank in it.
+        plan: Positions of every rank, equal on all ranks.
+        query: (B, Hq, S, Dk), S = plan.positions_of(rank): the rows of this rank, in the order of
+            positions.
+        key: (B, Hkv, S, Dk); Hq is a multiple of Hkv.
+        value: (B, Hkv, S, Dv).
+        out: Result of the forward pass.
+        lse: lse of the forward pass.
+        grad_out: Gradient of the loss by out, shape of out, last stride 1.
+        score: The score x(i, j): "dot_product", scale q . k; "general", scale q . (W k) with W =
+            score_weight; "cosine"; "gaussian", -scale / 2 |q - k|^2.
+        score_weight: W of the score "general": (Dq, Dk), type of query.
+        scale: Factor of the score; None: 1 / sqrt(Dk) for the dot product, 1 for the others.
+        softcap: c > 0: a score x becomes c tanh(x / c). 0: off.
+        bias: Added to scores: broadcasts to (B, Hq, Sq, Sk), type of query; -inf masks.
+        alibi: Adds -slope(h) |i + off - j| with the standard slopes.
+        alibi_slopes: Slopes of ALiBi in place of the standard ones: f32 (Hq) or (B, Hq).
+        mask: bool, broadcasts to (B, Hq, Sq, Sk): only keys where it is True take part.
+        causal: Key j takes part for query i iff j <= i + off: "top_left", off 0; "bottom_right", off Sk
+            - Sq; "offset", off given by offset or offsets.
+        offset: off of causal, window and ALiBi: the position of query 0 among the keys.
+        offsets: off of each batch entry: i32 (B).
+        window: (left, right): key j takes part iff i + off - left <= j <= i + off + right; -1:
+            unbounded.
+        valid_lens: i32 (B) or (B, Sq), from 0 to Sk: only keys j < valid_lens take part.
+        cache_lens: i32 (B): rows that the caches key and value hold before the Sq rows of this call.
+        sinks: f32 (Hq): a score of each head that joins the normaliser and has no value.
+        dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
+        seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
+        dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        invariant: The same bits for a prompt at once, in chunks and token by token.
+        variant: Run this variant, or fail; None: dispatch chooses.
+        grad_lse: Gradient of the loss by lse; None: the loss does not depend on lse.
+        gradients: Names of the gradients wanted, or a mapping of names to arrays that are written
+            (None: a new array); None: those of the tensors that are positional arguments.
+        report: Is filled when the call returns: bytes_sent by this rank, seconds, waiting_seconds.
+        layout: Memory of a new 4-D result: "dense", or "heads_in_rows", (B, S, H, D).
+        detached: Take torch tensors that require a gradient, and record none.
+        context: Threads and scratch; None: the Context of the process, all cores.
+
+    Returns:
+        The gradients wanted by name: query, key, value, bias, and of all ranks together, on each,
+        alibi_slopes (f32), sinks (f32). Every rank wants the same.
+
+    Collective: every rank calls, with its own arrays and otherwise equal arguments. Where ranks
+    disagree, or one rank's arguments are refused, every rank raises ValueError, and nothing is written.
+    ConnectionError: a message failed, or did not come within the communicator's time_limit; use the
+    communicator no more. The bits are those of any number of ranks.
 
     Raises:
         ValueError: an argument is wrong; the message names it.

@@ -125,6 +125,27 @@ nb::object multi_head(nb::handle query, nb::handle key, nb::handle value, nb::ha
 
 attune::PagedOptions &paged(void *into) { return *static_cast<attune::PagedOptions *>(into); }
 
+nb::object paged_attention(nb::handle query, nb::handle key_pages, nb::handle value_pages, nb::handle cu_seqlens_q,
+                           nb::handle block_table, nb::handle lens, const nb::kwargs &given_options) {
+    Call call;
+    attune::PagedOptions options;
+    Wanted wanted;
+    static const Keywords *const outputs = new Keywords(attention_outputs().without({"weights"}));
+    read_keywords(call, "paged_attention", given_options, {{paged_keywords(), &options}, {*outputs, &wanted}});
+    const ConstView q = call.input("query", query);
+    const attune::ConstPages k = pages_input(call, "key_pages", key_pages), v = pages_input(call, "value_pages", value_pages);
+    const ConstView of_q = call.integers("cu_seqlens_q", cu_seqlens_q), table = call.integers("block_table", block_table),
+                    held = call.integers("lens", lens);
+    Outputs made;
+    const View out = call.output_or_new("out", wanted.out, query, q.dtype, out_extents(q, unpacked_rows(v)), made.out);
+    if (q.rank == 3)
+        options.lse = wanted_output(call, "lse", wanted.lse, query, lse_type(q.dtype), {q.extent[1], q.extent[0]}, made.lse);
+    call.run([&](Context &c) { return attune::paged_attention(c, q, k, v, of_q, table, held, out, options); });
+    return made.result(wanted);
+}
+
+}  // namespace
+
 const Keywords &paged_keywords() {
     using attune::PagedOptions;
     using attune::SharedPrefix;
@@ -161,29 +182,6 @@ const Keywords &paged_keywords() {
     };
     return *table;
 }
-
-nb::object paged_attention(nb::handle query, nb::handle key_pages, nb::handle value_pages, nb::handle cu_seqlens_q,
-                           nb::handle block_table, nb::handle lens, const nb::kwargs &given_options) {
-    Call call;
-    attune::PagedOptions options;
-    Wanted wanted;
-    static const Keywords *const outputs = new Keywords(attention_outputs().without({"weights"}));
-    read_keywords(call, "paged_attention", given_options, {{paged_keywords(), &options}, {*outputs, &wanted}});
-    const ConstView q = call.input("query", query);
-    const attune::ConstPages k = pages_input(call, "key_pages", key_pages), v = pages_input(call, "value_pages", value_pages);
-    const ConstView of_q = call.integers("cu_seqlens_q", cu_seqlens_q), table = call.integers("block_table", block_table),
-                    held = call.integers("lens", lens);
-    Outputs made;
-    ConstView unpacked = v.rows;
-    if (v.rows.dtype == attune::DType::u8 && v.rows.rank == 4) unpacked.extent[3] *= 2;
-    const View out = call.output_or_new("out", wanted.out, query, q.dtype, out_extents(q, unpacked), made.out);
-    if (q.rank == 3)
-        options.lse = wanted_output(call, "lse", wanted.lse, query, lse_type(q.dtype), {q.extent[1], q.extent[0]}, made.lse);
-    call.run([&](Context &c) { return attune::paged_attention(c, q, k, v, of_q, table, held, out, options); });
-    return made.result(wanted);
-}
-
-}  // namespace
 
 // Also of the gradients.
 const Keywords &layer_head_keywords() { return head_keywords(); }

@@ -13,6 +13,7 @@ NB_MODULE(_attune, m) {
     attune_python::bind_gradients(m);
     attune_python::bind_layers(m);
     attune_python::bind_serving(m);
+    attune_python::bind_context_parallel(m);
     attune_python::bind_torch(m);
     attune_python::bind_user_attention(m);
 }

@@ -198,6 +198,12 @@ attune::ConstPages pages_input(Call &call, const char *name, nb::handle pages) {
     return pages_of<attune::ConstView>(call, name, pages, &Call::input, &Call::input);
 }
 
+attune::ConstView unpacked_rows(const attune::ConstPages &pages) {
+    attune::ConstView rows = pages.rows;
+    if (rows.dtype == attune::DType::u8 && rows.rank == 4) rows.extent[3] *= 2;
+    return rows;
+}
+
 attune::Pages pages_output(Call &call, const char *name, nb::handle pages) {
     return pages_of<attune::View>(call, name, pages, &Call::output, &Call::scale);
 }

@@ -23,9 +23,14 @@ struct Variant {
 };
 const Keywords &variant_keyword();
 
+// attune::PagedOptions but its outputs.
+const Keywords &paged_keywords();
+
 // Pages that a function reads, or writes: an array, or (rows, scale), or (rows, scale, minimum).
 attune::ConstPages pages_input(Call &, const char *name, nb::handle);
 attune::Pages pages_output(Call &, const char *name, nb::handle);
+// The rows of pages with the channels that they hold: a byte of u8 holds two.
+attune::ConstView unpacked_rows(const attune::ConstPages &);
 
 // Extents of lse and weights of a query: without the last dimension; with that of keys in its place.
 attune::Dims lse_extents(const attune::ConstView &query);
@@ -84,6 +89,7 @@ void bind_gradients(nb::module_ &);
 void bind_layers(nb::module_ &);
 void bind_serving(nb::module_ &);
 void bind_facts(nb::module_ &);
+void bind_context_parallel(nb::module_ &);
 void bind_torch(nb::module_ &);
 void bind_user_attention(nb::module_ &);
 

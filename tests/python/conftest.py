@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The Python package against the NumPy computations and the error rule of tests/cli."""
 import pathlib
+import shutil
+import subprocess
 import sys
 
 import numpy as np
@@ -8,6 +10,18 @@ import pytest
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parents[1] / "cli")]
 from arrays import normal  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def mpirun():
+    """The command that starts ranks of MPI. Skips where mpi4py is not installed or finds no library of MPI: a process of its
+    own looks, since it may end by looking."""
+    if shutil.which("mpirun") is None:
+        pytest.skip("mpirun is not installed")
+    if subprocess.run([sys.executable, "-c", "from mpi4py import MPI"], capture_output=True).returncode:
+        pytest.skip("mpi4py with a library of MPI is not installed")
+    version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout
+    return ["mpirun", *(["--allow-run-as-root", "--oversubscribe"] if "Open MPI" in version else [])]
 
 
 @pytest.fixture

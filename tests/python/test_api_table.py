@@ -8,6 +8,7 @@ import pathlib
 import re
 
 import attune
+import attune.context_parallel
 import pytest
 
 TABLE = json.loads((pathlib.Path(__file__).resolve().parents[2] / "runtime" / "api" / "attune_api.json").read_text())
@@ -25,18 +26,23 @@ NO_FUNCTIONS = {
     "variant": "an element of variants()",
     "target": "an element of targets()",
 }
+NAMES = set(attune.__all__) | set(attune.context_parallel.__all__)
 # Functions and types of Python that the table lacks.
 OWN = {
     "Attention": "result of several arrays",
     "BuildError": "a mistake in the source of define()",
+    "Communicator": "the struct communicator, with functions of Python",
     "Context": "the class of context_create()",
     "DefinedAttention": "the functions that define() returns",
     "Heatmap": "the picture of heatmap()",
+    "ParallelPlan": "the class of parallel_plan_create()",
     "UnsupportedError": "the status unsupported",
     "default_context": "the Context of calls that name none",
     "define": "attune_add_attention() of CMake",
     "doctor": "facts of several functions, as the program prints them",
     "heatmap": "the drawing of the program",
+    "mpi_communicator": "the adapter of mpi4py",
+    "rows_of": "the ranges of a plan as an index of NumPy",
     "version": "linked_version_string()",
 }
 
@@ -62,6 +68,8 @@ MISSING = {
     ("merge_attention", "lse_b"): "parts",
     ("pack_linear_weight", "packed"): "the argument out",
     ("plan_sdpa", "window_keys"): "of causal and window",
+    ("plan_positions", "plan"): "the result",
+    ("ring_attention_backward", "score_weight"): "no gradient: refused",
     ("rope_tables", "cos"): "a result, of positions and dim",
     ("rope_tables", "sin"): "a result, of positions and dim",
     ("alibi_slopes", "slopes"): "the result, a list",
@@ -86,8 +94,11 @@ MORE = {
 # Options of the forward pass that its gradients do not take: outputs, which must not be given, and what they hold.
 FORWARD_ALONE = ("lse", "weights", "weights_mode", "average_weights")
 # Structs of sizes, whose fields say by their names what they are.
-PROBLEMS = ("sdpa_problem", "product_problem")
-COMMON = {"layout": "memory of results that are made", "detached": "tensors of autograd", "context": "argument of C and C++"}
+PROBLEMS = ("sdpa_problem", "product_problem", "parallel_problem")
+# Structs that are one argument of Python.
+WHOLE = ("struct:window", "struct:pages", "struct:communicator")
+COMMON = {"layout": "memory of results that are made", "detached": "tensors of autograd", "context": "argument of C and C++",
+          "report": "a result, a dict that is filled"}
 # (function, argument): why the default of the table is not Python's.
 OTHER_DEFAULTS = {
     ("linear_backward", "x"): "None is taken, but stands before grad_out",
@@ -124,7 +135,7 @@ def flat(entries, struct=None):
     """The arguments of Python that those of a table become: (name, default, entry). Structs become their fields."""
     for entry in entries:
         kind, name = entry["type"], entry["name"]
-        if kind.startswith("struct:") and kind not in ("struct:window", "struct:pages") and entry.get("access") != "write":
+        if kind.startswith("struct:") and kind not in WHOLE and entry.get("access") != "write":
             inner = kind.removeprefix("struct:")
             yield from flat(STRUCTS[inner], inner)
         elif kind.startswith("struct:") and entry.get("access") == "write" and kind != "struct:pages":
@@ -185,15 +196,15 @@ def test_function(name):
 
 
 def test_names():
-    assert set(FUNCTIONS) - set(NO_FUNCTIONS) <= set(attune.__all__)
-    assert set(attune.__all__) - set(FUNCTIONS) == set(OWN)
+    assert set(FUNCTIONS) - set(NO_FUNCTIONS) <= NAMES
+    assert NAMES - set(FUNCTIONS) == set(OWN)
     listed = {name for table in (MISSING, MORE, OTHER_DEFAULTS, REQUIRED) for name, _ in table}
     assert listed | set(NO_FUNCTIONS) <= set(FUNCTIONS), "an exception names no function"
     for table in (MORE, OTHER_DEFAULTS, REQUIRED):
         for function, argument in table:
             assert argument in signature(function)[0], f"{function}, {argument}: no exception is needed"
     for function, argument in MISSING:
-        names = set(signature(function)[0]) - {"out"} - ({"bias", "score_weight"} if function.startswith("variable") else set())
+        names = set(signature(function)[0]) - {"out"} - ({"bias", "score_weight"} if function.endswith("_backward") else set())
         assert argument not in names, f"{function}, {argument}: is in Python"
 
 
@@ -208,6 +219,8 @@ def test_context():
 
 @pytest.mark.parametrize("struct, made", [
     ("variant_info", lambda: attune.variants()[0]), ("target_info", lambda: attune.targets()[0]),
+    ("parallel_forecast", lambda: attune.context_parallel.forecast_parallel(
+        attune.context_parallel.plan_positions(8, 2, "striped"), "ring")),
     ("thread_defaults", attune.default_threads), ("plan", attune.plan_sdpa), ("product_plan", attune.plan_product),
     ("plan_candidate", lambda: attune.plan_sdpa(keys=64, head_dim=64, value_dim=64)["candidates"][0]),
 ])

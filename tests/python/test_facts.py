@@ -8,6 +8,7 @@ import sys
 import xml.etree.ElementTree as xml
 
 import attune
+import attune.context_parallel
 import numpy as np
 import pytest
 from arrays import normal
@@ -70,8 +71,9 @@ def test_heatmap_has_the_bytes_of_the_program(rng, tmp_path):
 
 
 def test_every_function_says_what_it_takes():
-    for name in attune.__all__:
-        thing = getattr(attune, name)
+    modules = {name: module for module in (attune, attune.context_parallel) for name in module.__all__}
+    for name, module in modules.items():
+        thing = getattr(module, name)
         if name == "Attention" or inspect.isclass(thing):
             continue
         text = thing.__doc__

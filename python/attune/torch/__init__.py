@@ -19,7 +19,8 @@ from attune.torch._functions import (
     transform_rows,
     variable_length_attention,
 )
+from attune.torch._ring import process_group_communicator, ring_attention
 
 __all__ = ["additive_attention", "disable", "enable", "kv_append", "linear", "masked_softmax", "merge_attention",
-           "multi_head_attention", "paged_append", "paged_attention", "scaled_dot_product_attention", "transform_rows",
-           "variable_length_attention"]
+           "multi_head_attention", "paged_append", "paged_attention", "process_group_communicator", "ring_attention",
+           "scaled_dot_product_attention", "transform_rows", "variable_length_attention"]
