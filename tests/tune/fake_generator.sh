@@ -12,4 +12,4 @@ while [ $# -gt 0 ]; do
 done
 [ ! -e "$(dirname "$0")/slow" ] || echo " $arguments " | grep -vqf "$(dirname "$0")/slow" || exec sleep 1000
 cp "$(dirname "$0")/fake.o" "$folder/$name.o"
-echo "$arguments" | sed 's/ -n [^ ]*//' >>"$folder/$name.o"
+echo "$arguments" | sed 's/ -n [^ ]*//; s/ -o [^ ]*//' >>"$folder/$name.o"

@@ -6,6 +6,7 @@
 #include "tools/dispatch/tune_dispatch.h"
 #include "tools/error.h"
 #include "tools/text.h"
+#include "tools/tune/builders.h"
 #include "tools/tune/compare.h"
 #include "tools/tune/generators.h"
 #include "tools/tune/replay.h"
@@ -110,13 +111,16 @@ std::string built_program(const tune::TuneArguments &given) {
 
 // Parameters of every op in half of the time; then the coefficients, by a program whose kernels have these parameters.
 void tune_all(tune::TuneArguments given, double minutes) {
+    tune::Ranks ranks(given);
+    if (!ranks.leads()) return;
     const std::vector<std::string> &ops = dispatch::ops();
     given.minutes = minutes / 2 / static_cast<double>(ops.size());
     for (const std::string &op : ops) {
         given.op = op;
         std::fprintf(stderr, "%s: parameters\n", op.c_str());
-        print(tune::tune(given));
+        print(tune::tune(given, ranks));
     }
+    ranks.end();
     const std::string program = built_program(given);
     if (program.empty())
         return print("build attune with these parameters, then fit its coefficients: attune tune --dispatch\n");
@@ -139,7 +143,8 @@ void refuse_unused(const CLI::App &command, const tune::TuneArguments &given, co
         refuse(command, {"--dispatch", "--variant", "--capture", "--picture", "--identical"}, "--all");
     } else if (wanted.dispatch) {
         refuse(command,
-               {"--variant", "--picture", "--from", "--capture", "--threads", "--jobs", "--strategy", "--cold", "--identical"},
+               {"--variant", "--picture", "--from", "--capture", "--threads", "--jobs", "--strategy", "--cold", "--identical",
+                "--silence"},
                "--dispatch");
         if (given.records.size() > 1) throw InputError("--records", "takes one file with --dispatch");
     }
@@ -147,6 +152,8 @@ void refuse_unused(const CLI::App &command, const tune::TuneArguments &given, co
 
 void tune_dispatch_or_all(const tune::TuneArguments &given, const WhatToTune &wanted, bool timed) {
     if (wanted.all) return tune_all(given, timed ? given.minutes : 60);
+    if (tune::rank_of_environment().number > 0)
+        return static_cast<void>(std::fputs("--dispatch measures on rank 0 alone\n", stderr));
     dispatch::TuneDispatchArguments dispatched;
     if (!given.op.empty()) dispatched.ops = {given.op};
     dispatched.build = given.build, dispatched.out = given.out, dispatched.shapes = given.shapes;
@@ -196,6 +203,10 @@ void add_tune_command(CLI::App &app) {
     command->add_option("--capture", given->captures, capture_words);
     command->add_option("--threads", given->threads, "Threads of the calls [all cores]")->check(whole_or_all());
     command->add_option("--jobs", given->jobs, "Compilers at once [all cores]")->check(whole_or_all());
+    command
+        ->add_option("--silence", given->silence,
+                     "Under mpirun: seconds after which a rank that gives no sign of life is given up [60]")
+        ->check(positive());
     command->add_option("--strategy", given->strategy, "factored, descent, random or exhaustive [factored]");
     command->add_option("--seed", given->seed, "Of what is random [1]");
     command->add_flag("--cold", given->cold, "Time with operands that no cache holds");
@@ -212,7 +223,10 @@ void add_tune_command(CLI::App &app) {
         refuse_unused(*command, *given, *wanted);
         if (wanted->dispatch || wanted->all) return tune_dispatch_or_all(*given, *wanted, !minutes->empty());
         if (given->op.empty()) throw InputError("op", "must be given, or --dispatch or --all");
-        print(tune::tune(*given));
+        tune::Ranks ranks(*given);
+        if (!ranks.leads()) return;
+        print(tune::tune(*given, ranks));
+        ranks.end();
     });
 }
 

@@ -58,9 +58,50 @@ CandidateMaker::CandidateMaker(const Cell &cell, const GeneratorProgram &program
         arguments_.push_back("kind=" + cell.kind);
     }
     arguments_.insert(arguments_.end(), program.parameters.begin(), program.parameters.end());
+    make_cache();
+}
+
+CandidateMaker::CandidateMaker(const nlohmann::json &job, const fs::path &cache)
+    : arguments_(job.at("arguments").get<std::vector<std::string>>()), program_(job.at("program").get<std::string>()),
+      program_hash_(job.at("program_hash").get<std::uint64_t>()), cache_(cache) {
+    if (program_hash_ != 0 && hash_of(bytes_of(program_)) != program_hash_)
+        throw program::MachineError(program_, "is not that of the rank that asks for candidates");
+    make_cache();
+}
+
+void CandidateMaker::make_cache() const {
     std::error_code error;
     fs::create_directories(cache_, error);
     if (error) throw program::MachineError(cache_, "cannot be made: " + error.message());
+}
+
+fs::path CandidateMaker::file_of(const Parameters &parameters, const fs::path &folder) const {
+    std::uint64_t hash = hash_of(text_of(parameters), program_hash_);
+    for (const std::string &argument : arguments_) hash = hash_of(argument, hash);
+    return folder / hex(hash);
+}
+
+std::optional<Candidate> CandidateMaker::find(const Parameters &parameters) const {
+    const std::string file = file_of(parameters, cache_).string();
+    if (!fs::exists(file + ".so")) return {};
+    return Candidate{parameters, file + ".so", symbol, bytes_of(file + ".code"), "", "", "", ""};
+}
+
+nlohmann::json CandidateMaker::job(const Parameters &parameters, double limit) const {
+    return {{"program", program_},
+            {"program_hash", program_hash_},
+            {"arguments", arguments_},
+            {"parameters", parameters},
+            {"limit", limit}};
+}
+
+std::optional<Candidate> CandidateMaker::adopt(const Parameters &parameters, const fs::path &kernels) const {
+    const std::string from = file_of(parameters, kernels).string(), to = file_of(parameters, cache_).string();
+    const std::string code = bytes_of(from + ".code"), object = bytes_of(from + ".so");
+    if (code.empty() || object.empty()) return {};
+    program::write_file(to + ".code", code);
+    program::write_file(to + ".so", object);  // last: where the library exists, the other file does
+    return find(parameters);
 }
 
 std::vector<Candidate> CandidateMaker::make(const std::vector<Parameters> &all, int jobs, double limit) const {
@@ -75,9 +116,7 @@ std::vector<Candidate> CandidateMaker::make(const std::vector<Parameters> &all, 
         return file;
     };
     for (std::size_t n = 0; n < all.size(); n++) {
-        std::uint64_t hash = hash_of(text_of(all[n]), program_hash_);
-        for (const std::string &argument : arguments_) hash = hash_of(argument, hash);
-        files[n] = cache_ / hex(hash);
+        files[n] = file_of(all[n], cache_);
         made[n] = {all[n], files[n].string() + ".so", symbol, "", "", "", "", ""};
         if (fs::exists(made[n].object)) continue;
         objects[n] = own_file(".o");  // other tuners may use the same cache

@@ -5,6 +5,8 @@
 #include "generators.h"
 #include <chrono>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,11 +27,23 @@ struct Candidate {
 class CandidateMaker {
 public:
     CandidateMaker(const Cell &, const GeneratorProgram &, const std::filesystem::path &cache);
+    // That of a job(). Throws MachineError where the generator program of this machine is another one.
+    CandidateMaker(const nlohmann::json &job, const std::filesystem::path &cache);
 
     // Compiles candidates side by side, `jobs` at a time, each within `limit` seconds.
     std::vector<Candidate> make(const std::vector<Parameters> &, int jobs, double limit) const;
 
+    // The candidate if it is in the cache.
+    std::optional<Candidate> find(const Parameters &) const;
+    // A candidate as data, for a maker of another process.
+    nlohmann::json job(const Parameters &, double limit) const;
+    // Copies a candidate that another maker has made in a folder of its own into the cache; none where it is not whole there.
+    std::optional<Candidate> adopt(const Parameters &, const std::filesystem::path &kernels) const;
+
 private:
+    std::filesystem::path file_of(const Parameters &, const std::filesystem::path &folder) const;
+    void make_cache() const;
+
     std::vector<std::string> arguments_;  // of the generator program, without parameters and output
     std::string program_;
     std::uint64_t program_hash_;

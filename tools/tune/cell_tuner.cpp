@@ -30,7 +30,7 @@ public:
         result_.shapes = s_.shapes;
         if (!begins) return result_;
         while (search_seconds() > 0) {
-            const std::vector<Parameters> proposals = strategy_->propose(static_cast<std::size_t>(2 * s_.limits.jobs));
+            const std::vector<Parameters> proposals = strategy_->propose(static_cast<std::size_t>(2 * compilers()));
             if (proposals.empty()) {
                 result_.complete = true;
                 break;
@@ -135,6 +135,13 @@ private:
     Deadline last() const { return earlier(deadline_, seconds_of_decision(s_.limits.finalists)); }
     double search_seconds() const { return seconds_left(last()); }
 
+    // Compilers of all ranks at once.
+    int compilers() const { return s_.limits.jobs * (s_.builders ? s_.builders->ranks() : 1); }
+    std::vector<Candidate> make(const std::vector<Parameters> &all, double limit) const {
+        return s_.builders ? s_.builders->make(s_.maker, all, s_.limits.jobs, limit)
+                           : s_.maker.make(all, s_.limits.jobs, limit);
+    }
+
     void try_all(const std::vector<Parameters> &proposals) {
         std::vector<Parameters> unknown;
         for (const Parameters &parameters : proposals) {
@@ -148,9 +155,9 @@ private:
         }
         if (unknown.empty()) return;
         tell_progress("compiling");
-        const double turns = std::ceil(double(unknown.size()) / s_.limits.jobs);
+        const double turns = std::ceil(double(unknown.size()) / compilers());
         const double limit = std::max(1.0, std::min(s_.limits.compile_seconds, search_seconds() / turns));
-        for (const Candidate &candidate : s_.maker.make(unknown, s_.limits.jobs, limit))
+        for (const Candidate &candidate : make(unknown, limit))
             // A timeout that the end of the time cut short is no verdict.
             if (candidate.verdict == "timeout" && limit < s_.limits.compile_seconds)
                 finish(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Input and result of the search for the parameters of one variant.
 #pragma once
+#include "builders.h"
 #include "candidates.h"
 #include "decision.h"
 #include "machine.h"
@@ -72,6 +73,7 @@ struct Setting {
     std::vector<WeightedShape> shapes;  // shapes of the cell that are timed
     const Space &space;
     const CandidateMaker &maker;
+    Builders *builders = nullptr;  // other ranks that build candidates; null: none
     const Workers &workers;
     RecordKey key;                     // without the shape
     std::string captures;              // for a user's attention a hash of its captures; else empty

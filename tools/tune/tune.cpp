@@ -49,18 +49,27 @@ struct Tools {
     std::string captures;
 };
 
+// Files of measurements, of which the first is appended to.
+std::vector<std::string> records_of(const TuneArguments &a) {
+    return a.records.empty() ? std::vector<std::string>{(cache_folder() / "records.jsonl").string()} : a.records;
+}
+
+// Compilers at once on a host whose cores several ranks share.
+int jobs_of(const TuneArguments &a, int ranks_on_host) {
+    return a.jobs > 0 ? a.jobs : std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks_on_host);
+}
+
 // One run of attune tune.
 class Tuner {
 public:
-    explicit Tuner(const TuneArguments &arguments)
-        : a_(arguments), generators_(Generators::find(arguments.op, arguments.build)),
+    Tuner(const TuneArguments &arguments, const Ranks &ranks)
+        : a_(arguments), builders_(ranks.builders()), generators_(Generators::find(arguments.op, arguments.build)),
           threads_(arguments.threads > 0 ? arguments.threads : static_cast<int>(std::thread::hardware_concurrency())),
-          jobs_(arguments.jobs > 0 ? arguments.jobs : static_cast<int>(std::thread::hardware_concurrency())),
-          cache_(cache_folder()) {
+          jobs_(jobs_of(arguments, ranks.on_host())), cache_(cache_folder()) {
         if (a_.picture) outputs_.add("--picture", *a_.picture);
         forget_environment();
         subject_ = find_subject(a_.op, generators_, a_.shapes, a_.captures, Lengths::grouped);
-        files_ = a_.records.empty() ? std::vector<std::string>{(cache_ / "records.jsonl").string()} : a_.records;
+        files_ = records_of(a_);
         for (const std::string &file : files_) {
             const std::vector<Record> some = read_records(file);
             known_.insert(known_.end(), some.begin(), some.end());
@@ -98,6 +107,7 @@ public:
         if (a_.picture) write_picture(outputs_, picture_of(reports));
         std::string text = table_of(reports) + notes_;
         text += "records: " + files_.front() + "\n";
+        if (builders_) text += "candidates built by other ranks: " + std::to_string(builders_->built_by_others()) + "\n";
         const bool wrong =
             std::any_of(reports.begin(), reports.end(), [](const CellReport &r) { return !r.result.failure.empty(); });
         if (wrong) {
@@ -124,6 +134,7 @@ private:
                 .shapes = cell.shapes,
                 .space = tools.space,
                 .maker = tools.maker,
+                .builders = builders_,
                 .workers = tools.workers,
                 .key = tools.key,
                 .captures = tools.captures,
@@ -247,6 +258,7 @@ private:
     }
 
     const TuneArguments &a_;
+    Builders *builders_;
     program::Outputs outputs_;
     Generators generators_;
     int threads_, jobs_;
@@ -261,6 +273,25 @@ private:
 
 }  // namespace
 
-std::string tune(const TuneArguments &arguments) { return Tuner(arguments).run(); }
+Ranks::Ranks(const TuneArguments &arguments) {
+    const Rank rank = rank_of_environment();
+    leads_ = rank.number == 0, on_host_ = rank.on_host;
+    const fs::path folder = folder_of_ranks(records_of(arguments).front());
+    if (!leads_) {
+        const int built = build_for_rank_0(folder, rank, jobs_of(arguments, on_host_), arguments.silence);
+        std::fprintf(stderr, "rank %d: %d candidates built\n", rank.number, built);
+    } else if (rank.size > 1) {
+        builders_ = std::make_unique<Builders>(folder, rank.size, arguments.silence);
+    }
+}
+
+Ranks::~Ranks() = default;
+
+void Ranks::end() {
+    if (builders_) builders_->wait_for_all();
+    builders_.reset();
+}
+
+std::string tune(const TuneArguments &arguments, const Ranks &ranks) { return Tuner(arguments, ranks).run(); }
 
 }  // namespace attune::tune
