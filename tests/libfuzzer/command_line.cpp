@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Bytes as the words of `attune run`, one a line: the commands and all that they parse before they would open a file. No file is
-// read or written, and nothing is computed: this harness has its own CommandFiles (tools/files/command_files.h), whose load()
-// ends each command, and open_input(). CLI11 builds 500 options, so that all executions share them: an option that is not given has the word of an
-// earlier execution.
+// Bytes as the words of `attune run`, one a line: the commands and all that they parse before they would open a file. No file
+// is read or written, and nothing is computed: this harness has its own CommandFiles (tools/files/command_files.h), whose
+// load() ends each command, and open_input(). CLI11 builds 500 options, so that all executions share them: an option that is
+// not given has the word of an earlier execution.
 #include "tools/command_line/run_command_line.h"
 #include "tools/error.h"
 #include "tools/files/command_files.h"

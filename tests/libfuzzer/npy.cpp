@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Bytes as a .npy file of a kind, which the last byte chooses: read, or refused by an InputError; a read array converts, and its
-// header reads again. One kind an execution, for most of its time is that of the exceptions.
+// Bytes as a .npy file of a kind, which the last byte chooses: read, or refused by an InputError; a read array converts, and
+// its header reads again. One kind an execution, for most of its time is that of the exceptions.
 #include "tools/files/npy.h"
 #include "tools/error.h"
 #include "tools/files/npy_header.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Bytes as one of the files that the tuner reads: parameters, cost coefficients, records of measurements, or shapes; as
-// parameters in a text; or as an expression of a search space. Read, or refused by an error. The last byte, '0' to '5', chooses.
+// parameters in a text; or as an expression of a search space. Read, or refused by an error. The last byte, '0' to '5',
+// chooses.
 #include "tests/libfuzzer/file_of_bytes.h"
 #include "tools/dispatch/costs_file.h"
 #include "tools/error.h"

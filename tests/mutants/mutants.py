@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Mutants of the library's checks and dispatch, or of its kernels: a fault is planted in a copy of a source, and the tests must fail.
+"""Mutants of the library's checks and dispatch, or of its kernels: a fault is planted in a copy of a source, and tests must
+fail.
 
 Mutation testing (DeMillo et al., 1978): a mutant that no test kills shows a check that nothing holds, or code that makes no
 difference. The tree is not touched. A changed copy of the runtime is compiled by the command of the build, and linked before
@@ -321,8 +322,8 @@ def main():
         else:
             survivors.append(where)
         print(f"{'killed' if killer else 'SURVIVED'} {where}  ({killer}, {time.monotonic() - start:.0f} s)", flush=True)
-    print(f"seed {options.seed}: {killed} of {killed + len(survivors)} mutants killed, {invalid} were no C++ or changed no kernel; "
-          "survivors:")
+    print(f"seed {options.seed}: {killed} of {killed + len(survivors)} mutants killed, {invalid} were no C++ or changed no "
+          "kernel; survivors:")
     for where in survivors:
         print("  " + where)
     return 0

@@ -78,8 +78,8 @@ template<typename T> constexpr double least_counted() {
     return std::is_same_v<T, double> ? 0x1p-1002 : std::is_same_v<T, Float16> ? 0x1p-14 : 0x1p-106;
 }
 
-// Absolute error of powers that are 0 in a kernel, times values below 16: 2^-122, in double 2^-1018. Results of 16-bit types are
-// rounded far above it.
+// Absolute error of powers that are 0 in a kernel, times values below 16: 2^-122, in double 2^-1018. Results of 16-bit types
+// are rounded far above it.
 template<typename T> constexpr double lost_to_underflow() { return is_half<T> ? 0 : 0x1p-16 * least_counted<T>(); }
 
 // Whether a result is mostly zeros where the reference is not: then it was not computed, however small the reference is.

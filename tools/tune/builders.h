@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The building of candidates by several ranks. Rank 0 searches, checks, times and decides, alone on its machine: while it times,
-// no rank builds. The other ranks build the candidates that rank 0 asks for.
+// The building of candidates by several ranks. Rank 0 searches, checks, times and decides, alone on its machine: while it
+// times, no rank builds. The other ranks build the candidates that rank 0 asks for.
 //
 // They meet in a folder beside the records, which all hosts see:
 //   beats/<rank>            heartbeats; the others' begin when rank 0's is seen

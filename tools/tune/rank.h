@@ -15,8 +15,8 @@ struct Rank {
     int number = 0, size = 1;
     int on_host = 1;  // ranks of this host, which share its cores
 };
-// The rank that Open MPI (OMPI_COMM_WORLD_RANK and _SIZE) or MPICH and others (PMI_RANK and PMI_SIZE) give to a process; without
-// a launcher, one of one. Throws InputError for numbers that are no rank.
+// The rank that Open MPI (OMPI_COMM_WORLD_RANK and _SIZE) or MPICH and others (PMI_RANK and PMI_SIZE) give to a process;
+// without a launcher, one of one. Throws InputError for numbers that are no rank.
 Rank rank_of_environment();
 
 // A folder's file whose content changes every second as long as its process lives. Clocks of hosts are not compared.
