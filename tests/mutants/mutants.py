@@ -58,8 +58,18 @@ TESTS = [
     ("tests/attune_tests", ["[packed],[paged],[quantised],[rows],[append],[kv_cache],[varlen]~[per_variant]", "--abort"], ()),
     ("tests/fuzz/attune_fuzz", ["--cases", "3000", "--seed", "1"], ()),
 ]
-TESTS_OF_KERNELS = [("tests/attune_tests", ["[per_variant]", "--abort"], ()),
-                    ("tests/attune_tests", ["[semantics]~[per_variant]", "--abort"], ())]
+TESTS_OF_KERNELS = [
+    ("tests/attune_tests", ["[per_variant][sdpa]", "--abort"], ("attention/forward/", "attention/equations/", "math/")),
+    ("tests/attune_tests", ["[per_variant][sdpa_backward]", "--abort"],
+     ("attention/backward/", "attention/equations/", "math/")),
+    ("tests/attune_tests", ["[per_variant][linear],[per_variant][linear_backward]", "--abort"], ("linear/",)),
+    ("tests/attune_tests", ["[per_variant][masked_softmax],[per_variant][masked_softmax_backward]", "--abort"],
+     ("masked_softmax",)),
+    ("tests/attune_tests", ["[per_variant][merge]", "--abort"], ("merge/",)),
+    ("tests/attune_tests", ["[per_variant][rows],[per_variant][append]", "--abort"], ("rows/",)),
+    ("tests/attune_tests", ["[semantics]~[per_variant]", "--abort"], ()),
+    ("tests/fuzz/attune_fuzz", ["--cases", "3000", "--seed", "1"], ()),
+]
 # Code that changes no result, only time: which of two right variants runs, and how.
 LEFT_OUT = ("device/", "dispatch/cost", "attention/attention_cost", "layers/product_cost", "dispatch/cpu_features", "c_api/",
             "user_attention/")
@@ -274,7 +284,8 @@ def killed_by(build, tests, name, objects, work):
             continue
         if program not in programs:
             programs[program] = build.link(program, objects, work)
-        done = subprocess.run([programs[program], *arguments], capture_output=True, text=True, preexec_fn=limited,
+        done = subprocess.run([programs[program], *arguments], capture_output=True, text=True, errors="replace",
+                              preexec_fn=limited,
                               env=environment if tests is TESTS_OF_KERNELS else None)
         label = f"{programs[program].name} {arguments[0]}"
         if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):

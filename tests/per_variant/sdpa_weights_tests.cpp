@@ -123,6 +123,34 @@ TEST_CASE("weights: values that are computed from them", "[sdpa][semantics]") {
         }
 }
 
+// The mean over heads is a head's memory, beside which the weights of all heads, which are averaged in scratch memory, have no
+// room in the buffer: an output behind it overlaps nothing.
+TEST_CASE("weights: an output right behind the mean over heads", "[sdpa][semantics]") {
+    attune::Context context;
+    SdpaCase c{.query_heads = 8, .key_heads = 2, .queries = 30, .keys = 100};
+    c.weights = WeightsMode::probabilities, c.average_weights = true;
+    c.valid_lens = {std::int32_t(c.keys), std::int32_t(c.keys / 2)};  // groups of entries, which are checked before any runs
+    SdpaArrays<float> a(c);
+    attune::SdpaOptions options = a.options({});
+    options.lse = {};
+    const std::int64_t mean = c.batch * c.queries * c.keys, values = c.batch * c.query_heads * c.queries * c.head_dim;
+    std::vector<float> buffer(std::size_t(mean + values));
+    options.weights = attune::View(buffer.data(), {c.batch, c.queries, c.keys});
+    const attune::View out(buffer.data() + mean, {c.batch, c.query_heads, c.queries, c.head_dim});
+    const attune::Status status =
+        attune::scaled_dot_product_attention(context, a.query.view(), a.key.view(), a.value.view(), out, options);
+    INFO(status.message());
+    REQUIRE(status.ok());
+    REQUIRE(context.last_variant().ends_with("_weights"));
+    SdpaArrays<float> apart(c);
+    options.weights = apart.weights.view();
+    REQUIRE(attune::scaled_dot_product_attention(context, apart.query.view(), apart.key.view(), apart.value.view(),
+                                                 apart.out.view(), options)
+                .ok());
+    CHECK(same_bits(std::vector<float>(buffer.begin() + mean, buffer.end()), apart.out.values()));
+    CHECK(same_bits(std::vector<float>(buffer.begin(), buffer.begin() + mean), apart.weights.values()));
+}
+
 TEST_CASE("variants: weights are those before dropout", "[sdpa][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_variant("sdpa", writes_weights, [&](const attune::VariantInfo &v, auto zero) {

@@ -177,7 +177,7 @@ Status check_together(const Context::State &context, const SdpaCall &call, const
     if (call.average_weights && p.query_heads > 1) {
         Choice of_mean;
         if (Status s = choose_head_mean(context, p.dtype, of_mean); !s.ok()) return s;
-        // In place of the scratch of run_averaged(), which the checks do not read.
+        // In place of the scratch of run_averaged(), whose elements and address the checks do not read.
         part.weights = View(static_cast<float *>(call.weights.data), {p.batch, p.query_heads, p.queries, p.keys});
         part.weights.dtype = p.dtype;
     }

@@ -29,9 +29,6 @@ Status check_batch_dot(const ConstView &a, const ConstView &x, const View &out, 
     if (Status s = check_rows("out", out, "a", a.dtype); !s.ok()) return s;
     if (Status s = check_leading(out, "out", a, "a", rank - 1); !s.ok()) return s;
     if (Status s = check_extent("out", "last extent", out.extent[rank - 1], "x", x.extent[rank - 1]); !s.ok()) return s;
-    const std::array<NamedView, 2> inputs{{{"a", a}, {"x", x}}};
-    const std::array<NamedView, 1> outputs{{{"out", out}}};
-    if (Status s = check_overlaps(inputs, outputs); !s.ok()) return s;
     p = {ops::batch_dot,       as_rank4(a, false), as_rank4(x, false), {},
          as_rank4(out, false), x.extent[rank - 1], a.extent[rank - 1]};
     return {};
@@ -50,7 +47,11 @@ Status batch_dot(Context &context, const ConstView &a, const ConstView &x, const
     const auto body = [&](Context::State &state, const ConstView &left, const ConstView &right, const View &o) -> Status {
         const CallStart start = start_of_call();
         ProductCall call;
-        if (Status s = prepare_batch_dot(state, left, right, o, options.variant, call); !s.ok()) return s;
+        if (Status s = check_batch_dot(left, right, o, call.given); !s.ok()) return s;
+        const std::array<NamedView, 2> inputs{{{"a", left}, {"x", right}}};
+        const std::array<NamedView, 1> outputs{{{"out", o}}};
+        if (Status s = check_overlaps(inputs, outputs); !s.ok()) return s;
+        if (Status s = choose_product(state, options.variant, call); !s.ok()) return s;
         return run_product(state, call, start);
     };
     return answer(context, body, a, x, out);

@@ -53,6 +53,7 @@ struct ProductCall {
 };
 Status prepare_linear(const Context::State &, const ConstView &x, const ConstView &weight, const ConstView &bias,
                       const View &out, std::string_view variant, ProductCall &);
+// Overlaps are the caller's to check: an operand may stand for scratch memory that the call takes later.
 Status prepare_batch_dot(const Context::State &, const ConstView &a, const ConstView &x, const View &out,
                          std::string_view variant, ProductCall &);
 Status choose_product(const Context::State &, std::string_view variant, ProductCall &);  // for call.given
