@@ -4,6 +4,7 @@
 // comparison, which LLVM emits beside them. The semantics are those of Intel's manual, volume 2, as far as kernels use each
 // instruction.
 #pragma once
+#include <array>
 #include <atomic>
 #include <cpuid.h>
 #include <csignal>
@@ -70,6 +71,16 @@ inline Operands operands_at(ucontext_t *u, const std::uint8_t *at, std::uint8_t 
     return o;
 }
 
+// Where the XSAVE area holds each component. CPUID is executed once a component: in a virtual machine it leaves the guest.
+inline const std::array<unsigned, 8> component_offset = [] {
+    std::array<unsigned, 8> offsets{};
+    for (int component = 2; component < 8; component++) {
+        unsigned size, c, d;
+        __cpuid_count(0xd, component, size, offsets[component], c, d);
+    }
+    return offsets;
+}();
+
 // The registers zmm0 to zmm31 as Linux saved them for the handler, and will restore them, in the XSAVE format.
 class VectorRegisters {
 public:
@@ -103,11 +114,7 @@ private:
         std::memcpy(area_ + 512, &all, sizeof all);
     }
     // Register n of a component: 5 mask registers, 2 upper halves of ymm, 6 upper halves of zmm, 7 zmm16 to zmm31.
-    char *part(int component, int bytes, int n) {
-        unsigned size, offset, c, d;
-        __cpuid_count(0xd, component, size, offset, c, d);
-        return area_ + offset + bytes * n;
-    }
+    char *part(int component, int bytes, int n) { return area_ + component_offset[component] + bytes * n; }
 };
 
 // Element n of an operand with elements of so many bytes.
