@@ -152,7 +152,7 @@ std::vector<Candidate> Builders::make(const CandidateMaker &maker, const std::ve
         for (auto job = open.begin(); job != open.end();)
             job = take(*job, maker, all[job->candidate], limit, made[job->candidate]) ? open.erase(job) : std::next(job);
         if (open.size() < before) continue;
-        give_up_claims(open, limit);
+        give_up_claims(open);
         look_later();
     }
     return made;
@@ -163,9 +163,11 @@ std::vector<Candidate> Builders::make(const CandidateMaker &maker, const std::ve
 bool Builders::take(const Job &job, const CandidateMaker &maker, const Parameters &parameters, double limit, Candidate &made) {
     const fs::path done = folder_ / "done" / job.name;
     const std::string verdict = bytes_of(done);
-    if (verdict.empty()) return false;
+    const double spent = std::chrono::duration<double>(Clock::now() - job.posted).count();
+    const bool late = spent > limit + seconds_to_link + silence_;  // though whoever claimed it gives signs of life
+    if (verdict.empty() && !late) return false;
     discard(done);
-    discard(folder_ / "jobs" / job.name);  // of a claim that was given up, and was built nevertheless
+    discard(folder_ / "jobs" / job.name);  // of a claim that was given up
     std::optional<Candidate> built;
     if (verdict == built_verdict) built = maker.adopt(parameters, folder_ / "kernels");
     if (built) {
@@ -176,15 +178,13 @@ bool Builders::take(const Job &job, const CandidateMaker &maker, const Parameter
     return true;
 }
 
-void Builders::give_up_claims(const std::list<Job> &open, double limit) {
-    for (Pulse &other : others_) other.beats();
-    for (const Job &job : open)
-        for (std::size_t n = 0; n < others_.size(); n++) {
-            const double spent = std::chrono::duration<double>(Clock::now() - job.posted).count();
-            const bool late = spent > limit + seconds_to_link + silence_;
-            if (others_[n].silent_seconds() > silence_ || late)
-                moved(claim_of(folder_, job.name, static_cast<int>(n) + 1), folder_ / "jobs" / job.name);
-        }
+// Candidates that silent ranks have claimed may be claimed again.
+void Builders::give_up_claims(const std::list<Job> &open) {
+    for (std::size_t n = 0; n < others_.size(); n++) {
+        others_[n].beats();
+        if (others_[n].silent_seconds() <= silence_) continue;
+        for (const Job &job : open) moved(claim_of(folder_, job.name, static_cast<int>(n) + 1), folder_ / "jobs" / job.name);
+    }
 }
 
 int build_for_rank_0(const fs::path &folder, const Rank &rank, int jobs, double silence) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The building of candidates by several ranks. Rank 0 searches, checks, times and decides, alone on its machine: while it
-// times, no rank builds. The other ranks build the candidates that rank 0 asks for.
+// Building of candidates by several ranks. Rank 0 searches, checks, times and decides. The other ranks build the candidates
+// that rank 0 asks for, and nothing while rank 0 checks and times.
 //
-// They meet in a folder beside the records, which all hosts see:
+// Ranks meet in a folder beside the records, which all hosts see:
 //   beats/<rank>            heartbeats; the others' begin when rank 0's is seen
 //   jobs/<job>              a candidate to build; the rank that renames it to claims/<job>.<rank> builds it
 //   kernels/                what is built
@@ -44,7 +44,7 @@ private:
         std::chrono::steady_clock::time_point posted;
     };
     bool take(const Job &, const CandidateMaker &, const Parameters &, double limit, Candidate &);
-    void give_up_claims(const std::list<Job> &, double limit);
+    void give_up_claims(const std::list<Job> &);
 
     std::filesystem::path folder_;
     double silence_;

@@ -61,7 +61,7 @@ Heartbeat::Heartbeat(fs::path file) : file_(std::move(file)) {
             try {
                 write(beat);
             } catch (const std::exception &error) {  // the others will hear nothing, and say so
-                std::fprintf(stderr, "attune: %s\n", error.what());
+                if (fs::exists(file_.parent_path())) std::fprintf(stderr, "attune: %s\n", error.what());  // else the run ended
                 return;
             }
         }
