@@ -276,7 +276,7 @@ template<auto function, const char *name> void add_forward(nb::module_ &m, const
 void bind_group(nb::module_ &m) {
     using namespace nb::literals;
     nb::class_<RankCommunicator>(
-        m, "Communicator",
+        m, "Communicator", nb::type_slots(RankCommunicator::slots),
         "A group of ranks, and this rank in it: functions that send and receive. The library calls them from a thread of its\n"
         "own, one at a time. An exception of one makes the call raise ConnectionError, with the exception as its cause.")
         .def(

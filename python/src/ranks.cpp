@@ -74,6 +74,21 @@ RankCommunicator::RankCommunicator(int rank, int size, nb::object start_send_rec
     callbacks_.abandon = [](void *user, void *request) { return static_cast<RankCommunicator *>(user)->abandon(request); };
 }
 
+PyType_Slot RankCommunicator::slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void *>(+[](PyObject *self, visitproc visit, void *arg) {
+         Py_VISIT(Py_TYPE(self));
+         if (!nb::inst_ready(self)) return 0;
+         const RankCommunicator &c = *nb::inst_ptr<RankCommunicator>(self);
+         for (const nb::object *held : {&c.start_, &c.wait_, &c.abandon_, &c.cause_}) Py_VISIT(held->ptr());
+         return 0;
+     })},
+    {Py_tp_clear, reinterpret_cast<void *>(+[](PyObject *self) {
+         RankCommunicator &c = *nb::inst_ptr<RankCommunicator>(self);
+         for (nb::object *held : {&c.start_, &c.wait_, &c.abandon_, &c.cause_}) held->reset();
+         return 0;
+     })},
+    {0, nullptr}};
+
 RankCommunicator::Use::Use(RankCommunicator &of) : of_(of) {
     if (of_.used_) refuse("communicator", "is in use by a call of another thread");
     of_.used_ = true;

@@ -18,6 +18,9 @@ public:
 
     const attune::Communicator &callbacks() const { return callbacks_; }
 
+    // Functions of Python often refer to what holds their communicator, and so Python's garbage collector has to see them.
+    static PyType_Slot slots[];
+
     // The use by one call at a time, and the cause of its failure.
     class Use {
     public:

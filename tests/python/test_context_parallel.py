@@ -255,6 +255,18 @@ def test_memory_of_a_message_ends_with_it(tensors):
         kept[0].tobytes()
 
 
+def test_a_communicator_that_its_own_functions_hold_is_collected():
+    class Holder:
+        pass
+
+    holder = Holder()
+    holder.communicator = cp.Communicator(0, 2, lambda *_: holder, lambda *_: holder)
+    seen = weakref.ref(holder)
+    del holder
+    gc.collect()
+    assert seen() is None
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_processes_of_mpi(mpirun, size):
     program = pathlib.Path(__file__).with_name("mpi_rank.py")
