@@ -21,7 +21,7 @@ MPIRUN = shutil.which("mpirun")
 
 
 def command(folder):
-    return [program, "tune", "masked_softmax", "--build", build, "--time", "0.5", "--shapes", folder + "/shapes.csv",
+    return [program, "tune", "masked_softmax", "--build", build, "--time", "0.2", "--shapes", folder + "/shapes.csv",
             "--records", folder + "/records.jsonl", "--out", folder + "/parameters", "--jobs", "1", "--silence", str(SILENCE)]
 
 
