@@ -215,7 +215,8 @@ TEST_CASE("context parallel: what is not taken is refused", "[context_parallel][
     refused({.attention = {.dropout = {.probability = 0.5}}}, "dropout");
     refused({.attention = {.offset = 3}}, "offset");
     refused({.attention = {.causal = Causal::top_left}}, "causal");
-    refused({.attention = {.window = {3, 0}}}, "window");
+    for (const attune::Window window : {attune::Window{3, 0}, {3, -1}, {-1, 0}})
+        refused({.attention = {.window = window}}, "window");
     refused({.attention = {.variant = "no_such_variant"}}, "variant");
     const bool wrong[5] = {};
     refused({.attention = {.mask = attune::ConstView(wrong, {1, 5})}}, "mask");
