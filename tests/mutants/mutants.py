@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Mutants of the library's checks and dispatch, or of its kernels: a fault is planted in a copy of a source, and tests must
-fail.
+"""Mutants of the library's checks and dispatch, or of its kernels: a fault is planted in a copy, which the tests must find.
 
 Mutation testing (DeMillo et al., 1978): a mutant that no test kills shows a check that nothing holds, or code that makes no
 difference. The tree is not touched. A changed copy of the runtime is compiled by the command of the build, and linked before

@@ -7,8 +7,13 @@ namespace attune {
 namespace {
 
 // Keys and values beyond a core's own cache come from a shared one, and beyond that from memory.
-constexpr std::int64_t own_cache_bytes = 1 << 20, shared_cache_bytes = 24 << 20;
+constexpr double own_cache_bytes = 1 << 20, shared_cache_bytes = 24 << 20;
 constexpr std::int64_t vector_elements = 16;  // in which kernels step through channels
+
+// Bytes of the keys and values of a head; in double, for a view that broadcasts may have any number of them.
+double bytes_of_head(const SdpaProblem &p, std::int64_t keys) {
+    return static_cast<double>(keys) * static_cast<double>((p.head_dim + p.value_dim) * size_of(p.dtype));
+}
 
 double in_vectors(std::int64_t channels) { return static_cast<double>(ceil_div(channels, vector_elements) * vector_elements); }
 double width_of(const SdpaProblem &p) { return in_vectors(p.head_dim) + in_vectors(p.value_dim); }
@@ -56,8 +61,7 @@ CostTerms terms_of_tiles(const SdpaProblem &p, const Runnable &v) {
     double tasks = of_heads;
     if (v.record->schedule_id == Schedule::amx) tasks = static_cast<double>(p.key_heads) * static_cast<double>(p.keys) * width;
     // A tile finds in a core's own cache the keys and values that the tile before it has left.
-    const std::int64_t head_bytes = p.keys * (p.head_dim + p.value_dim) * size_of(p.dtype);
-    const double beyond = of_heads * static_cast<double>(std::max(head_bytes - own_cache_bytes / 2, std::int64_t(0)));
+    const double beyond = of_heads * std::max(bytes_of_head(p, p.keys) - own_cache_bytes / 2, 0.0);
     return {1, tasks, of_heads * width, scores, scores * width, heads * seen.blocks * width, beyond};
 }
 
@@ -66,7 +70,7 @@ CostTerms terms_of_blocks(const SdpaProblem &p, const Runnable &v) {
     const std::int64_t rows = rows_of_key_head(p), tiles = ceil_div(rows, v.tile_rows);
     std::int64_t keys = p.keys;
     if (p.window_keys > 0) keys = std::min(keys, p.window_keys + p.queries - 1);
-    const std::int64_t bytes = p.key_heads * keys * (p.head_dim + p.value_dim) * size_of(p.dtype);
+    const double bytes = key_heads * bytes_of_head(p, keys);
     const double of_heads = key_heads * static_cast<double>(tiles),
                  scores = of_heads * static_cast<double>(v.tile_rows) * static_cast<double>(keys);
     return {1,
@@ -74,8 +78,8 @@ CostTerms terms_of_blocks(const SdpaProblem &p, const Runnable &v) {
             key_heads * static_cast<double>(rows) * width,
             scores,
             scores * width,
-            static_cast<double>(tiles * std::max(bytes - own_cache_bytes, std::int64_t(0))),
-            static_cast<double>(tiles * std::max(bytes - shared_cache_bytes, std::int64_t(0)))};
+            static_cast<double>(tiles) * std::max(bytes - own_cache_bytes, 0.0),
+            static_cast<double>(tiles) * std::max(bytes - shared_cache_bytes, 0.0)};
 }
 
 }  // namespace
