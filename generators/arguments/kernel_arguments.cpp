@@ -48,7 +48,9 @@ Arguments softcap_to_mask(Type real, int dimensions) {
 }
 Arguments sinks() { return {number("has_sinks", boolean), buffer("sinks", 1)}; }
 Arguments dropout() {
-    return join({numbers({"seed_low", "seed_high", "dropout_offset", "first_head", "threshold"}, uint32),
+    return join({numbers({"seed_low", "seed_high", "dropout_offset", "first_query", "first_key", "first_head", "counted_heads",
+                          "threshold"},
+                         uint32),
                  numbers({"keep_scale"}, f64)});
 }
 Arguments blocks_of_mask(int dimensions) { return only_for("user", {"masked"}, buffers({"blocks"}, dimensions)); }
@@ -241,7 +243,8 @@ std::vector<ArgumentLists> other_ops() {
         list("masked_softmax_backward", "MaskedSoftmaxBackward",
              {buffers({"weights", "grad_weights"}, 4), buffers({"lengths"}, 2), buffers({"grad_scores"}, 4)}),
         list("dropout_mask", "DropoutMask",
-             {numbers({"seed_low", "seed_high", "offset", "threshold"}, uint32), numbers({"heads"}, int32),
+             {numbers({"seed_low", "seed_high", "offset", "first_query", "first_key", "first_head", "heads", "threshold"},
+                      uint32),
               buffers({"out"}, 4)}),
     };
 }

@@ -7,9 +7,9 @@
 namespace attune {
 
 struct DropoutMaskInputs {
-    Halide::Expr seed_low, seed_high, offset;  // uint32
-    Halide::Expr threshold;                    // uint32: a random word below it drops its weight
-    Halide::Expr heads;                        // extent of h
+    // uint32: counters of the first query, key and head, and the heads that a batch entry counts
+    Halide::Expr seed_low, seed_high, offset, first_query, first_key, first_head, heads;
+    Halide::Expr threshold;  // uint32: a random word below it drops its weight
 };
 
 struct DropoutMaskStages {

@@ -28,4 +28,19 @@ std::array<Expr, 4> dropout_words(const Expr &four, const Expr &query, const Exp
     return philox4x32_10({cast(word, four), cast(word, query), cast(word, head), offset}, seed);
 }
 
+std::array<Expr, 4> dropout_words_from(const Expr &first_key, const Expr &four, const Expr &query, const Expr &head,
+                                       const Expr &offset, const std::array<Expr, 2> &seed) {
+    const Expr first_four = cast(UInt(32), four) + (first_key >> 2), shift = first_key & 3;
+    const std::array<Expr, 4> words = dropout_words(first_four, query, head, offset, seed),
+                              next = dropout_words(first_four + 1, query, head, offset, seed);
+    const auto word = [&](int n) { return n < 4 ? words[n] : next[n - 4]; };
+    std::array<Expr, 4> shifted;
+    for (int n = 0; n < 4; n++) {
+        const Expr of_two = select(shift == 1, word(n + 1), shift == 2, word(n + 2), word(n + 3));
+        shifted[n] = Internal::Call::make(UInt(32), Internal::Call::if_then_else, {shift == 0, words[n], of_two},
+                                          Internal::Call::PureIntrinsic);
+    }
+    return shifted;
+}
+
 }  // namespace attune

@@ -14,4 +14,10 @@ std::array<Halide::Expr, 4> philox4x32_10(const std::array<Halide::Expr, 4> &cou
 std::array<Halide::Expr, 4> dropout_words(const Halide::Expr &four, const Halide::Expr &query, const Halide::Expr &head,
                                           const Halide::Expr &offset, const std::array<Halide::Expr, 2> &seed);
 
+// The words of the keys first_key + 4 four + {0, 1, 2, 3}; first_key is UInt(32). Where 4 does not divide first_key the words
+// come from two counters: the second is computed in a branch, so that calls of other first keys do not pay for it.
+std::array<Halide::Expr, 4> dropout_words_from(const Halide::Expr &first_key, const Halide::Expr &four,
+                                               const Halide::Expr &query, const Halide::Expr &head, const Halide::Expr &offset,
+                                               const std::array<Halide::Expr, 2> &seed);
+
 }  // namespace attune

@@ -11,12 +11,13 @@ public:
     GeneratorParam<Halide::Type> dtype{"dtype", Halide::UInt(8)};  // of a bool in memory, the only choice
     GeneratorParam<int> task_rows{"task_rows", 1, 1, 1 << 20};
 
-    Input<uint32_t> seed_low{"seed_low"}, seed_high{"seed_high"}, offset{"offset"}, threshold{"threshold"};
-    Input<int32_t> heads{"heads"};
+    Input<uint32_t> seed_low{"seed_low"}, seed_high{"seed_high"}, offset{"offset"}, first_query{"first_query"},
+        first_key{"first_key"}, first_head{"first_head"}, heads{"heads"}, threshold{"threshold"};
     Output<Buffer<uint8_t, 4>> out{"out"};  // (j, i, h, b)
 
     void generate() {
-        stages = attune::dropout_mask_stages({seed_low, seed_high, offset, threshold, heads});
+        stages =
+            attune::dropout_mask_stages({seed_low, seed_high, offset, first_query, first_key, first_head, heads, threshold});
         out = stages.out;
     }
 

@@ -64,7 +64,9 @@ public:
         }
         if (kind == Kind::training) {
             seed_low = add_input<uint32_t>("seed_low"), seed_high = add_input<uint32_t>("seed_high");
-            dropout_offset = add_input<uint32_t>("dropout_offset"), first_head = add_input<uint32_t>("first_head");
+            dropout_offset = add_input<uint32_t>("dropout_offset"), first_query = add_input<uint32_t>("first_query");
+            first_key = add_input<uint32_t>("first_key"), first_head = add_input<uint32_t>("first_head");
+            counted_heads = add_input<uint32_t>("counted_heads");
             threshold = add_input<uint32_t>("threshold");
             keep_scale = add_input<double>("keep_scale");
         }
@@ -109,7 +111,9 @@ public:
         in.first_query_tile = first_query_tile, in.query_tiles = query_tiles;
         in.first_key_tile = first_key_tile, in.key_tiles = key_tiles, in.wants_query = wants_query, in.wants_key = wants_key;
         if (grad_bias) in.wants_bias = wants_bias;
-        if (kind == Kind::training) in.dropout = {*seed_low, *seed_high, *dropout_offset, *first_head, *threshold, *keep_scale};
+        if (kind == Kind::training)
+            in.dropout = {*seed_low,   *seed_high,     *dropout_offset, *first_query, *first_key,
+                          *first_head, *counted_heads, *threshold,      *keep_scale};
         if (blocks) in.blocks = *blocks;
         attune::Score score = steps();
         numerics = form().numerics({dtype, accumulator(), tile_q, kv_block, term_queries, term_keys}, target);
@@ -186,8 +190,8 @@ private:
                    *heads = nullptr, *which = nullptr;
     Input<bool> *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr;
     Input<double> *softcap = nullptr, *keep_scale = nullptr, *pair_bias = nullptr;
-    Input<uint32_t> *seed_low = nullptr, *seed_high = nullptr, *dropout_offset = nullptr, *first_head = nullptr,
-                    *threshold = nullptr;
+    Input<uint32_t> *seed_low = nullptr, *seed_high = nullptr, *dropout_offset = nullptr, *first_query = nullptr,
+                    *first_key = nullptr, *first_head = nullptr, *counted_heads = nullptr, *threshold = nullptr;
     Output<Buffer<>> *grad_query = nullptr, *grad_key = nullptr, *grad_value = nullptr, *grad_capture = nullptr,
                      *grad_bias = nullptr, *grad_weight = nullptr, *captured = nullptr;
     attune::UserInputs user_inputs;

@@ -96,7 +96,9 @@ public:
         if (kind != Kind::weights) finite_values = add_input<Buffer<>>("finite_values", Int(32), 1);
         if (kind == Kind::training) {
             seed_low = add_input<uint32_t>("seed_low"), seed_high = add_input<uint32_t>("seed_high");
-            dropout_offset = add_input<uint32_t>("dropout_offset"), first_head = add_input<uint32_t>("first_head");
+            dropout_offset = add_input<uint32_t>("dropout_offset"), first_query = add_input<uint32_t>("first_query");
+            first_key = add_input<uint32_t>("first_key"), first_head = add_input<uint32_t>("first_head");
+            counted_heads = add_input<uint32_t>("counted_heads");
             threshold = add_input<uint32_t>("threshold");
             keep_scale = add_input<double>("keep_scale");
         }
@@ -156,8 +158,8 @@ private:
     Input<int32_t> *keys = nullptr;
     Input<bool> *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr, *has_sinks = nullptr, *probabilities = nullptr;
     Input<double> *pair_bias = nullptr, *softcap = nullptr, *keep_scale = nullptr;
-    Input<uint32_t> *seed_low = nullptr, *seed_high = nullptr, *dropout_offset = nullptr, *first_head = nullptr,
-                    *threshold = nullptr;
+    Input<uint32_t> *seed_low = nullptr, *seed_high = nullptr, *dropout_offset = nullptr, *first_query = nullptr,
+                    *first_key = nullptr, *first_head = nullptr, *counted_heads = nullptr, *threshold = nullptr;
     Output<Func> *out = nullptr;
     attune::UserInputs user_inputs;
     attune::SdpaForm form;
@@ -197,7 +199,9 @@ private:
         if (sinks) in.sinks = *sinks, in.has_sinks = *has_sinks;
         if (finite_values && form.hints.asks_finite_values) in.finite_values = *finite_values;
         if (blocks) in.blocks = *blocks;
-        if (kind == Kind::training) in.dropout = {*seed_low, *seed_high, *dropout_offset, *first_head, *threshold, *keep_scale};
+        if (kind == Kind::training)
+            in.dropout = {*seed_low,   *seed_high,     *dropout_offset, *first_query, *first_key,
+                          *first_head, *counted_heads, *threshold,      *keep_scale};
         return in;
     }
 

@@ -10,6 +10,10 @@ inline attune_dropout *Mirror::of(const attune::Dropout &from) {
     to.probability = from.probability;
     to.seed = from.seed;
     to.offset = from.offset;
+    to.first_query = from.first_query;
+    to.first_key = from.first_key;
+    to.first_head = from.first_head;
+    to.heads = from.heads;
     return &to;
 }
 inline attune_sdpa_options *Mirror::of(const attune::SdpaOptions &from) {

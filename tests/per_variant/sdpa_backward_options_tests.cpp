@@ -28,8 +28,13 @@ void check_options(const std::vector<SetOption> &options, unsigned seed) {
 }
 std::vector<SetOption> dropouts() {
     std::vector<SetOption> all;
-    for (const attune::Dropout &dropout :
-         {attune::Dropout{0.1, 1, 0}, {0.5, 0xfedcba9876543210ull, 3}, {0.9, 2, 0xffffffffu}, {1e-12, 3, 0}, {1, 4, 0}}) {
+    for (const attune::Dropout &dropout : {attune::Dropout{0.1, 1, 0},
+                                           {0.5, 0xfedcba9876543210ull, 3},
+                                           {0.9, 2, 0xffffffffu},
+                                           {1e-12, 3, 0},
+                                           {1, 4, 0},
+                                           {0.3, 5, 1, 7, 4, 3, 1000},
+                                           {0.4, 6, 1, 2, 3, 1, 500}}) {
         all.push_back([=](SdpaCase &c) { c.dropout = dropout; });
         all.push_back([=](SdpaCase &c) {
             c.dropout = dropout, c.softcap = 5, c.bias = "ij", c.mask = "b1ij", c.alibi = Alibi::standard, c.sinks = true;

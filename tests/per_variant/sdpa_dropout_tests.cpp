@@ -35,8 +35,13 @@ TEST_CASE("variants: dropout agrees with the reference", "[sdpa][dropout][per_va
     attune::Context context(in_fenced_scratch());
     for_each_variant("sdpa", knows_dropout, [&](const attune::VariantInfo &v, auto zero) {
         for_each_dropped(v, [&](SdpaCase c) {
-            for (const attune::Dropout &dropout :
-                 {attune::Dropout{0.1, 1, 0}, {0.5, 0xfedcba9876543210ull, 3}, {0.9, 2, 0xffffffffu}, {1e-12, 3, 0}, {1, 4, 0}})
+            for (const attune::Dropout &dropout : {attune::Dropout{0.1, 1, 0},
+                                                   {0.5, 0xfedcba9876543210ull, 3},
+                                                   {0.9, 2, 0xffffffffu},
+                                                   {1e-12, 3, 0},
+                                                   {1, 4, 0},
+                                                   {0.3, 5, 1, 7, 4, 3, 1000},
+                                                   {0.4, 6, 1, 2, 3, 1, 500}})
                 for (bool everything : {false, true}) {
                     c.dropout = dropout;
                     SdpaCase one = c;
@@ -56,7 +61,8 @@ TEST_CASE("variants: the mask of dropout is bit by bit that of dropout_mask, on 
     for_each_variant("sdpa", knows_dropout, [&](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
         const std::int64_t d = v.head_dim ? v.head_dim : 150;
-        for (const attune::Dropout &dropout : {attune::Dropout{0.1, 1, 0}, {0.7, 0xfedcba9876543210ull, 9}})
+        for (const attune::Dropout &dropout :
+             {attune::Dropout{0.1, 1, 0}, {0.7, 0xfedcba9876543210ull, 9}, {0.5, 3, 0, 5, 2, 1, 7}})
             for (std::int64_t queries : {1, 4, 70}) {
                 SdpaCase c{.batch = 3,
                            .query_heads = 4,

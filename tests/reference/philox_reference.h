@@ -23,7 +23,10 @@ inline std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4> c
 inline bool kept_by_dropout(const attune::Dropout &dropout, std::int64_t heads, std::int64_t b, std::int64_t h, std::int64_t i,
                             std::int64_t j) {
     if (dropout.probability >= 1) return false;
-    const auto words = philox4x32_10({std::uint32_t(j / 4), std::uint32_t(i), std::uint32_t(b * heads + h), dropout.offset},
+    const std::uint32_t counted = dropout.heads ? dropout.heads : std::uint32_t(heads);
+    i += dropout.first_query, j += dropout.first_key;
+    const std::uint32_t head = std::uint32_t(b) * counted + std::uint32_t(h) + dropout.first_head;
+    const auto words = philox4x32_10({std::uint32_t(j / 4), std::uint32_t(i), head, dropout.offset},
                                      {std::uint32_t(dropout.seed), std::uint32_t(dropout.seed >> 32)});
     return double(words[std::size_t(j % 4)]) >= std::ceil(dropout.probability * 4294967296.0);
 }

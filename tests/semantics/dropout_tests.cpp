@@ -47,6 +47,10 @@ TEST_CASE("dropout_mask: the definition, bit by bit", "[dropout][semantics]") {
                                    {0.5, wide_seed, 0},
                                    {0.5, wide_seed, 0xffffffffu},
                                    {0.999, 1, 7},
+                                   {0.5, wide_seed, 1, 5, 4},
+                                   {0.5, wide_seed, 1, 0, 1, 2, 9},
+                                   {0.5, 3, 0, 0xfffffffdu, 6, 1, 3},
+                                   {0.5, 3, 0, 11, 0xfffffff7u, 0xffffffffu, 100},
                                    {1e-10, 3, 0},
                                    {1 - 1e-10, 3, 0}})
         for (std::int64_t keys : {1, 3, 4, 33, 130}) {
@@ -71,6 +75,26 @@ TEST_CASE("dropout_mask: every variant gives the same bits", "[dropout][per_vari
         ran++;
     }
     CHECK(ran > 0);
+}
+
+TEST_CASE("dropout_mask: a part of a larger mask", "[dropout][semantics]") {
+    attune::Context context({.threads = 2});
+    Array<bool> whole({3, 5, 20, 50});
+    REQUIRE(attune::dropout_mask(context, {0.5, 7, 2}, whole.view()).ok());
+    for (const std::int64_t key : {0, 1, 2, 3, 4, 17})
+        for (const std::int64_t query : {0, 3}) {
+            Array<bool> part({2, 3, 8, 33});
+            const Dropout dropout{0.5, 7, 2, std::uint32_t(query), std::uint32_t(key), 5 + 1, 5};
+            REQUIRE(attune::dropout_mask(context, dropout, part.view()).ok());
+            bool same = true;
+            for (std::int64_t b = 0; b < 2; b++)
+                for (std::int64_t h = 0; h < 3; h++)
+                    for (std::int64_t i = 0; i < 8; i++)
+                        for (std::int64_t j = 0; j < 33; j++)
+                            same = same && part(b, h, i, j) == whole(b + 1, h + 1, i + query, j + key);
+            INFO("query " << query << " key " << key);
+            CHECK(same);
+        }
 }
 
 TEST_CASE("dropout_mask: probabilities 0 and 1", "[dropout][semantics]") {
@@ -187,6 +211,7 @@ TEST_CASE("bad input: dropout_mask", "[dropout][bad_input]") {
     refused("dropout", {"1.5"}, {1.5, 0, 0}, mask.view());
     refused("dropout", {"-0.1"}, {-0.1, 0, 0}, mask.view());
     refused("dropout", {"nan"}, {std::nan(""), 0, 0}, mask.view());
+    refused("dropout", {"heads", "3", "2"}, {0.5, 0, 0, 0, 0, 0, 2}, mask.view());
     refused("mask", {"2"}, {0.5, 0, 0}, with([](View &v) { v.rank = 2; }));
     refused("mask", {"f32", "bool"}, {0.5, 0, 0}, with([](View &v) { v.dtype = attune::DType::f32; }));
     refused("mask", {"null"}, {0.5, 0, 0}, with([](View &v) { v.data = nullptr; }));

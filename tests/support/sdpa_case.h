@@ -68,7 +68,8 @@ inline std::ostream &operator<<(std::ostream &to, const SdpaCase &c) {
     if (c.alibi != Alibi::none) to << " alibi " << alibi[int(c.alibi)];
     if (c.sinks) to << " sinks";
     if (c.dropout.probability > 0)
-        to << " dropout " << c.dropout.probability << ' ' << c.dropout.seed << ' ' << c.dropout.offset;
+        to << " dropout " << c.dropout.probability << ' ' << c.dropout.seed << ' ' << c.dropout.offset << " first "
+           << c.dropout.first_query << ' ' << c.dropout.first_key << ' ' << c.dropout.first_head << ' ' << c.dropout.heads;
     if (c.weights) to << " weights " << mode[int(*c.weights)] << (c.average_weights ? " averaged" : "");
     to << " layouts " << name_of(c.query_layout) << ' ' << name_of(c.key_layout) << ' ' << name_of(c.value_layout) << ' '
        << name_of(c.out_layout) << (c.strided_lse ? " strided lse" : "") << (c.strided_masks ? " strided masks" : "")

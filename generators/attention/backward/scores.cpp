@@ -197,9 +197,10 @@ void BackwardBuilder::drop_out(BackwardTile &p, const std::string &suffix, bool 
     if (!drops && !score.probability) return;
     Var q = s.q, u = s.u, h = s.h, t = s.t, word("word"), four("four");
     if (drops) {
-        const auto words = dropout_words(t * (numerics.kv_block / 4) + four, u * numerics.tile_q + q,
-                                         cast(UInt(32), h) + in.dropout.first_head, in.dropout.offset,
-                                         {in.dropout.seed_low, in.dropout.seed_high});
+        const auto words = dropout_words_from(in.dropout.first_key, t * (numerics.kv_block / 4) + four,
+                                              cast(UInt(32), u * numerics.tile_q + q) + in.dropout.first_query,
+                                              cast(UInt(32), h) + in.dropout.first_head, in.dropout.offset,
+                                              {in.dropout.seed_low, in.dropout.seed_high});
         p.random = Func("random" + suffix);
         p.random(word, four, q, u, h, t) = mux(word, {words[0], words[1], words[2], words[3]});
     }

@@ -13,9 +13,10 @@ void Builder::drop_out(KvBlockStages &p, const std::string &suffix, bool masked)
     Expr w = p.weight(r, k, c, t, h, b), left = w;
     if (drops) {
         Rows row = rows(r, t, h);
-        const Expr head = cast(UInt(32), b * in.query_heads + row.query_head) + in.dropout.first_head;
-        const auto words = dropout_words(c * (numerics.kv_block / 4) + four, row.query, head, in.dropout.offset,
-                                         {in.dropout.seed_low, in.dropout.seed_high});
+        const Expr head = cast(UInt(32), b) * in.dropout.heads + cast(UInt(32), row.query_head) + in.dropout.first_head;
+        const auto words = dropout_words_from(in.dropout.first_key, c * (numerics.kv_block / 4) + four,
+                                              cast(UInt(32), row.query) + in.dropout.first_query, head, in.dropout.offset,
+                                              {in.dropout.seed_low, in.dropout.seed_high});
         p.random = Func("random" + suffix);
         p.random(r, four, c, t, h, b) = Tuple(words[0], words[1], words[2], words[3]);
         FuncRef at = p.random(r, k / 4, c, t, h, b);

@@ -7,8 +7,9 @@ namespace attune {
 
 // Dropout of weights in the conventions of runtime/include/attune/dropout.h. Not defined: the kernel has no dropout.
 struct Dropout {
-    // uint32; first_head is b * Hq + h of the first head; kept iff the random word is at least threshold
-    Halide::Expr seed_low, seed_high, offset, first_head, threshold;
+    // uint32; first_query, first_key and first_head (b * Hq + h) are counters of the first query, key and head, and heads is Hq
+    // of the counters; kept iff the random word is at least threshold
+    Halide::Expr seed_low, seed_high, offset, first_query, first_key, first_head, heads, threshold;
     Halide::Expr keep_scale;  // double: 1 / (1 - p)
 };
 

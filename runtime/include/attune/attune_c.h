@@ -249,10 +249,18 @@ typedef struct attune_dropout {
     uint64_t seed;
     // selects another mask of the same seed, such as the number of the layer or step
     uint32_t offset;
+    // counter of query 0, where the call is a part of a larger one
+    uint32_t first_query;
+    // counter of key 0
+    uint32_t first_key;
+    // counter of head 0 of batch entry 0
+    uint32_t first_head;
+    // query heads of the larger call; 0: those of this one
+    uint32_t heads;
     int32_t reserved;  // 0
 } attune_dropout;
 #define ATTUNE_DROPOUT_INIT \
-    { sizeof(attune_dropout), 0, 0, 0, 0 }
+    { sizeof(attune_dropout), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 // Options of attention, in the order in which they act: score, softcap, bias, ALiBi, masks, sink, softmax, dropout.
 typedef struct attune_sdpa_options {

@@ -16,6 +16,11 @@ struct Dropout {
     double probability = 0;  // p, from 0 to 1
     std::uint64_t seed = 0;
     std::uint32_t offset = 0;  // selects another mask of the same seed, such as the number of the layer or step
+    // Counters of a part of a larger call, modulo 2^32: weight (b, h, i, j) of this call has the counter of weight
+    // (b, first_head + h, first_query + i, first_key + j) of a call with `heads` query heads. So chunks of queries, keys, heads
+    // or batch entries (first_head = b heads + h) drop the weights that one call drops. heads 0: Hq of this call, else at least
+    // Hq. In packed batches each sequence begins at first_query and first_key.
+    std::uint32_t first_query = 0, first_key = 0, first_head = 0, heads = 0;
 };
 
 // The dropout mask: mask(b, h, i, j) is true where the weight is kept.

@@ -23,6 +23,7 @@ Status check(const Dropout &dropout, const View &mask) {
         return invalid("mask", "rank must be 4 (B, Hq, Sq, Sk) or 3 (B, Sq, Sk), got " + text(mask.rank));
     if (mask.dtype != DType::boolean) return invalid("mask", std::string("type must be bool, got ") + name_of(mask.dtype));
     if (Status s = check_memory("mask", mask); !s.ok()) return s;
+    if (Status s = check_counted_heads(dropout, mask.rank == 4 ? mask.extent[1] : 1); !s.ok()) return s;
     const std::array<NamedView, 1> outputs{{{"mask", mask}}};
     return check_overlaps({}, outputs);
 }
@@ -43,8 +44,11 @@ Status run(Context::State &context, const Dropout &dropout, const View &m, const
     const DropoutMaskArguments arguments{.seed_low = static_cast<std::uint32_t>(dropout.seed),
                                          .seed_high = static_cast<std::uint32_t>(dropout.seed >> 32),
                                          .offset = dropout.offset,
+                                         .first_query = dropout.first_query,
+                                         .first_key = dropout.first_key,
+                                         .first_head = dropout.first_head,
+                                         .heads = counted_heads(dropout, m.extent[1]),
                                          .threshold = static_cast<std::uint32_t>(dropout_threshold(dropout.probability)),
-                                         .heads = static_cast<std::int32_t>(m.extent[1]),
                                          .out = out.get()};
     const int threads = static_cast<int>(std::clamp<std::int64_t>(elements / words_per_thread, 1, context.threads));
     return call_kernel(context, variant.kernel, arguments, threads);

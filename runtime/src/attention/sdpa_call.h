@@ -99,6 +99,7 @@ std::vector<NamedView> named_inputs(const ConstView &query, const ConstView &key
 Status check_score_options(const SdpaOptions &, int rank, SdpaCall &call);
 Status check_weights(const SdpaOptions &, int rank, SdpaCall &call);
 Status check_dropout(const Dropout &);
+Status check_counted_heads(const Dropout &, std::int64_t query_heads);
 
 // The sizes of a problem that no tensor has checked.
 Status check_problem(const SdpaProblem &);

@@ -81,6 +81,11 @@ Status check_dropout(const Dropout &dropout) {
     return invalid("dropout", "probability must be from 0 to 1, got " + text(p));
 }
 
+Status check_counted_heads(const Dropout &dropout, std::int64_t query_heads) {
+    if (dropout.heads == 0 || dropout.heads >= query_heads) return {};
+    return invalid("dropout", "heads must be 0 or at least " + text(query_heads) + ", got " + text(dropout.heads));
+}
+
 Status check_score_options(const SdpaOptions &options, int rank, SdpaCall &call) {
     const SdpaProblem &p = call.sizes;
     const std::int64_t shape[4] = {p.batch, p.query_heads, p.queries, p.keys};
@@ -100,7 +105,8 @@ Status check_score_options(const SdpaOptions &options, int rank, SdpaCall &call)
         if (Status s = check_broadcast("mask", options.mask, DType::boolean, rank, shape, call.mask); !s.ok()) return s;
     if (Status s = check_sinks(options.sinks, call); !s.ok()) return s;
     if (Status s = check_dropout(options.dropout); !s.ok()) return s;
-    call.dropout = options.dropout;
+    if (Status s = check_counted_heads(options.dropout, p.query_heads); !s.ok()) return s;
+    call.dropout = options.dropout, call.first_head = options.dropout.first_head;
     call.sizes.scored = call.softcap > 0 || call.bias.given() || call.slopes.given() || call.mask.given() || call.sinks.given();
     call.sizes.invariant = options.invariant;
     call.sizes.tables = call.bias.given() || call.mask.given();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Parts of a call: batch entries, key heads, queries.
+#include "attention/dropout_threshold.h"
 #include "attention/sdpa_call.h"
 #include <algorithm>
 
@@ -30,7 +31,7 @@ SdpaCall slice(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
     for (std::vector<std::int32_t> *list : {&part.band_begin, &part.band_end, &part.offset})
         if (list->size() > 1) *list = std::vector<std::int32_t>(list->begin() + begin, list->begin() + end);
     part.sizes.batch = end - begin;
-    part.first_head += static_cast<std::uint32_t>(begin * call.sizes.query_heads);
+    part.first_head += static_cast<std::uint32_t>(begin) * counted_heads(call.dropout, call.sizes.query_heads);
     return part;
 }
 
@@ -51,6 +52,7 @@ SdpaCall slice_key_heads(const SdpaCall &call, std::int64_t begin, std::int64_t 
     cut(part.slopes, 1, first, heads), cut(part.sinks, 0, first, heads);
     part.sizes.query_heads = heads, part.sizes.key_heads = end - begin;
     part.first_head += static_cast<std::uint32_t>(first);
+    part.dropout.heads = counted_heads(call.dropout, call.sizes.query_heads);
     return part;
 }
 

@@ -69,6 +69,7 @@ Status run_tiles_of(Context::State &context, const BackwardShared &s, const Vari
     auto count = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
     const double probability = p.dropout ? c.dropout.probability : 0;
     const std::int64_t first_head = t.key_head * group + t.first_head;
+    const std::uint32_t heads = counted_heads(c.dropout, p.query_heads);
     HalideBuffer pair_weight(c.pair_weight.given() ? c.pair_weight : typed_view(&nothing, p.dtype, {0}, {1}));
     std::optional<HalideBuffer> blocks;
     if (s.blocks.given()) blocks.emplace(heads_of(s.blocks, t, group));
@@ -105,8 +106,11 @@ Status run_tiles_of(Context::State &context, const BackwardShared &s, const Vari
                                                .seed_low = static_cast<std::uint32_t>(c.dropout.seed),
                                                .seed_high = static_cast<std::uint32_t>(c.dropout.seed >> 32),
                                                .dropout_offset = c.dropout.offset,
-                                               .first_head = c.first_head +
-                                                             static_cast<std::uint32_t>(t.entry * p.query_heads + first_head),
+                                               .first_query = c.dropout.first_query,
+                                               .first_key = c.dropout.first_key,
+                                               .first_head = c.first_head + static_cast<std::uint32_t>(t.entry) * heads +
+                                                             static_cast<std::uint32_t>(first_head),
+                                               .counted_heads = heads,
                                                .threshold = static_cast<std::uint32_t>(dropout_threshold(probability)),
                                                .keep_scale = 1 / (1 - probability),
                                                .pair_weight = pair_weight.get(),

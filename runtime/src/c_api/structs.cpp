@@ -18,7 +18,9 @@ constexpr Member members_of_context_options[] = {
     ATTUNE_MEMBER(attune_context_options, allocator), ATTUNE_MEMBER(attune_context_options, device)};
 static_assert(sizeof(attune_context_options) == end_of(members_of_context_options), "padding at the end");
 constexpr Member members_of_dropout[] = {ATTUNE_MEMBER(attune_dropout, probability), ATTUNE_MEMBER(attune_dropout, seed),
-                                         ATTUNE_MEMBER(attune_dropout, offset), ATTUNE_MEMBER(attune_dropout, reserved)};
+                                         ATTUNE_MEMBER(attune_dropout, offset),      ATTUNE_MEMBER(attune_dropout, first_query),
+                                         ATTUNE_MEMBER(attune_dropout, first_key),   ATTUNE_MEMBER(attune_dropout, first_head),
+                                         ATTUNE_MEMBER(attune_dropout, heads),       ATTUNE_MEMBER(attune_dropout, reserved)};
 static_assert(sizeof(attune_dropout) == end_of(members_of_dropout), "padding at the end");
 constexpr Member members_of_sdpa_options[] = {
     ATTUNE_MEMBER(attune_sdpa_options, score),        ATTUNE_MEMBER(attune_sdpa_options, causal),
@@ -256,6 +258,10 @@ Dropout read(Reader &reader, const attune_dropout *given, const Name &name) {
     to.probability = from.probability;
     to.seed = from.seed;
     to.offset = from.offset;
+    to.first_query = from.first_query;
+    to.first_key = from.first_key;
+    to.first_head = from.first_head;
+    to.heads = from.heads;
     reader.reserved(from.reserved, {"reserved", &name});
     return to;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "serving/packed_call.h"
+#include "attention/dropout_threshold.h"
 #include "tensors/max_magnitude.h"
 #include <algorithm>
 
@@ -51,7 +52,8 @@ void select_rows(const PackedCall &p, const Sequence &s, SdpaCall &call) {
         take_rows(call.value, p.rows.value, s.first_key, s.keys);
     }
     call.sizes.queries = s.queries, call.sizes.keys = s.keys;
-    call.first_head = static_cast<std::uint32_t>(s.number * call.sizes.query_heads);
+    call.first_head =
+        call.dropout.first_head + static_cast<std::uint32_t>(s.number) * counted_heads(call.dropout, call.sizes.query_heads);
 }
 
 void set_band(SdpaCall &call, const Band &band) {

@@ -64,7 +64,10 @@ inline attune_test::SdpaCase draw_attention(Draw &draw, const Allowed &allowed) 
         if (draw.flag("softcap", 6)) c.softcap = 2.5;
         c.sinks = draw.flag("sinks", 6);
     }
-    if (allowed.dropout && draw.flag("dropout", 6)) c.dropout = {0.3, c.seed, 2};
+    if (allowed.dropout && draw.flag("dropout", 6)) {
+        c.dropout = {0.3, c.seed, 2};
+        if (draw.flag("dropout of a part", 2)) c.dropout = {0.3, c.seed, 2, 3, std::uint32_t(c.seed % 9), 5, 1000};
+    }
     if (allowed.weights) {
         using attune::WeightsMode;
         const std::size_t n = draw.one_of("weights", {"none", "probabilities", "masked", "capped", "scaled"}, 6);
