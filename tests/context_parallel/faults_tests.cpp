@@ -54,6 +54,7 @@ TEST_CASE("context parallel: a disagreement is an error on every rank", "[contex
     check_disagreement(c, changed([](auto &o) { o.window.left = 5; }), "plan.band.window.left");
     check_disagreement(c, changed([](auto &o) { o.softcap = 3; }), "softcap");
     check_disagreement(c, changed([](auto &o) { o.sinks = true; }), "sinks");
+    check_disagreement(c, changed([](auto &o) { o.dropout.probability = 0.25; }), "dropout");
     check_disagreement(c, changed([](auto &o) { o.lens = {8}; }), "valid_lens");
     check_disagreement(c, changed([](auto &o) { o.scheme = Scheme::gathered; }), "gathered_attention");
     check_disagreement(c, changed([](auto &o) { o.mask = true; }), "mask");
@@ -212,7 +213,11 @@ TEST_CASE("context parallel: what is not taken is refused", "[context_parallel][
         CHECK(s.message().find(what) == 0);
         CHECK(r.out[0] == 77);
     };
-    refused({.attention = {.dropout = {.probability = 0.5}}}, "dropout");
+    refused({.attention = {.dropout = {.probability = 1.5}}}, "dropout");
+    refused({.attention = {.dropout = {.probability = 0.5, .heads = 3}}}, "dropout");
+    attune::ParallelOptions drops;
+    drops.attention.dropout.probability = 0.5;
+    CHECK(attune::sharded_decode(context, {}, plan, q, k, v, out, drops).message().find("dropout") == 0);
     refused({.attention = {.offset = 3}}, "offset");
     refused({.attention = {.causal = Causal::top_left}}, "causal");
     for (const attune::Window window : {attune::Window{3, 0}, {3, -1}, {-1, 0}})

@@ -30,6 +30,7 @@ struct ParallelCase {
     bool grad_slopes = true;  // wanted in the backward of a case with ALiBi
     bool grad_rows = true;    // gradients of query, key and value are wanted in the backward
     double softcap = 0;
+    attune::Dropout dropout = {};
     unsigned seed = 1;
     bool any_thread = true;
 };
@@ -48,6 +49,10 @@ inline std::string describe(const ParallelCase &c) {
         if (!list.second.empty()) to << ' ' << list.first;
         for (const std::int32_t n : list.second) to << ' ' << n;
     }
+    const attune::Dropout &d = c.dropout;
+    if (d.probability > 0)
+        to << " dropout " << d.probability << ' ' << d.seed << " first " << d.first_query << ' ' << d.first_key << ' '
+           << d.first_head << ' ' << d.heads;
     to << " seed " << c.seed;
     return to.str();
 }
@@ -85,6 +90,10 @@ inline ParallelCase random_case(unsigned seed) {
     c.grad_lse = c.backward && chance(3);
     c.any_thread = !chance(3);
     if (c.backward && !c.alibi) c.slopes = chance(4);
+    if (!decode && c.documents.empty() && chance(3)) {
+        c.dropout = {0.3, seed, 1};
+        if (chance(2)) c.dropout.first_query = 7, c.dropout.first_key = 9, c.dropout.first_head = 3, c.dropout.heads = 17;
+    }
     return c;
 }
 
@@ -180,7 +189,7 @@ inline attune::Status plan_of(const ParallelCase &c, int ranks, attune::Parallel
 // The options of all positions, but for mask and bias.
 template<typename T> attune::SdpaOptions options_of(const ParallelCase &c, const ParallelArrays<T> &a) {
     attune::SdpaOptions o;
-    o.softcap = c.softcap, o.causal = c.causal, o.window = c.window, o.alibi = c.alibi;
+    o.dropout = c.dropout, o.softcap = c.softcap, o.causal = c.causal, o.window = c.window, o.alibi = c.alibi;
     if (!c.lens.empty()) o.valid_lens = attune::ConstView(c.lens);
     if (c.sinks) o.sinks = attune::ConstView(a.sinks);
     if (c.slopes) o.alibi_slopes = attune::ConstView(a.slopes, {c.batch, c.query_heads});

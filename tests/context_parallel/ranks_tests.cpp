@@ -183,6 +183,55 @@ TEST_CASE("context parallel: one chunk has the bits of one call", "[context_para
     CHECK(out == r.out);
 }
 
+TEST_CASE("context parallel: dropout by positions", "[context_parallel][dropout]") {
+    // Chunks of 13 positions begin at any remainder of 4, the counters of four keys.
+    for (const Index chunk : {Index(13), Index(32)})
+        for (const attune::Dropout &dropout : {attune::Dropout{0.3, 5, 1}, {0.6, 1ull << 40 | 3, 0, 5, 3, 7, 11}}) {
+            ParallelCase c{.batch = 2,
+                           .positions = 130,
+                           .chunk = chunk,
+                           .layout = ParallelLayout::striped,
+                           .backward = true,
+                           .causal = Causal::top_left,
+                           .sinks = true,
+                           .dropout = dropout};
+            check_case<float>(c, {2, 3, 4});
+            check_case<BFloat16>(c, {3});
+            c.backward = false, c.scheme = Scheme::gathered;
+            check_case<float>(c, {2, 4});
+            c.scheme = Scheme::heads, c.key_heads = 4;
+            check_case<float>(c, {2, 4});
+            check_case<double>(c, {4});
+        }
+}
+
+TEST_CASE("context parallel: dropout of a document is that of its batch entry", "[context_parallel][dropout]") {
+    ParallelCase c{.positions = 90, .chunk = 90, .documents = {0, 30, 30, 41, 90}, .dropout = {0.4, 9, 2}};
+    ParallelResults<float> r(c);
+    REQUIRE(results_on(3, c, r) == "");
+    const ParallelArrays<float> a(c);
+    std::vector<float> out(r.out.size());
+    attune::Context context({.threads = 1});
+    for (std::size_t n = 0; n + 1 < c.documents.size(); n++) {
+        const Index begin = c.documents[n], count = c.documents[n + 1] - begin;
+        const auto rows = [&](const auto &v, Index heads) {
+            auto part = v;
+            part.data = static_cast<decltype(part.data)>(const_cast<char *>(static_cast<const char *>(v.data)) +
+                                                         begin * v.stride[2] * Index(sizeof(float)));
+            part.extent[1] = heads, part.extent[2] = count, part.capacity = -1;
+            return part;
+        };
+        attune::SdpaOptions options{.dropout = c.dropout};
+        options.dropout.first_head = std::uint32_t(n * 4);
+        const attune::Status status = attune::scaled_dot_product_attention(
+            context, rows(ConstView(a.query, {1, 4, 90, 64}), 4), rows(ConstView(a.key, {1, 2, 90, 64}), 2),
+            rows(ConstView(a.value, {1, 2, 90, 64}), 2), rows(View(out, {1, 4, 90, 64}), 4), options);
+        INFO(n << ' ' << status.message());
+        REQUIRE(status.ok());
+    }
+    CHECK(out == r.out);
+}
+
 TEST_CASE("context parallel: ranks of one position, with masks", "[context_parallel]") {
     ParallelCase c{.positions = 17, .backward = true, .mask = true, .bias = true};
     check_case<float>(c, {2, 3});

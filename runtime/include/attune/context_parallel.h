@@ -86,7 +86,8 @@ struct ParallelReport {
 struct ParallelOptions {
     // Options of all positions together. Causal::top_left and bottom_right are the same, and must be the plan's, as the window.
     // mask and bias have rows of this rank's positions and columns of all positions, or extents of 1; valid_lens counts all
-    // positions, (B). lse is this rank's. Refused: dropout, weights, offset, offsets, cache_lens and Score::general.
+    // positions, (B). lse is this rank's. Dropout counts positions of the plan; with packed documents those of the document,
+    // whose number is its batch entry. Refused: weights, offset, offsets, cache_lens and Score::general; dropout in decoding.
     SdpaOptions attention = {};
     ParallelReport *report = nullptr;
 };

@@ -90,6 +90,11 @@ void Agreement::add(const SdpaOptions &o) {
     add("causal", std::int64_t{o.causal != Causal::none});
     add("window.left", o.window.left), add("window.right", o.window.right);
     add("valid_lens", o.valid_lens), add("sinks", std::int64_t{o.sinks.given()});
+    Hash dropout;
+    dropout.add(o.dropout.probability), dropout.add(o.dropout.seed), dropout.add(o.dropout.offset);
+    for (const std::uint32_t n : {o.dropout.first_query, o.dropout.first_key, o.dropout.first_head, o.dropout.heads})
+        dropout.add(n);
+    fields_.push_back({"dropout", dropout.value(), false});
     add("invariant", std::int64_t{o.invariant}), add("variant", o.variant);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "context_parallel/chunk_attention.h"
+#include "attention/dropout_threshold.h"
 #include "attention/prepared_sdpa.h"
 #include "attune/merge.h"
 #include "tensors/checks.h"
@@ -23,8 +24,6 @@ Status check_table(std::string_view name, const ConstView &v, const RankCall &ca
 }
 
 Status check_refused(const SdpaOptions &o) {
-    if (o.dropout.probability != 0)
-        return unsupported("dropout", "is not taken with context parallelism: kernels know a query by its number in a call");
     if (o.weights.given() || o.average_weights) return unsupported("weights", "are not taken with context parallelism");
     if (o.offset || o.offsets.given())
         return unsupported(o.offset ? "offset" : "offsets", "is not taken with context parallelism: positions are the plan's");
@@ -45,11 +44,25 @@ ConstView rows_of_table(const ConstView &v, std::int64_t first, std::int64_t cou
     return v.given() && v.extent[2] != 1 ? rows_of(v, first, count) : v;
 }
 
-PairOptions::PairOptions(const SdpaOptions &all, const ConstView &mask, const ConstView &bias, std::int64_t first,
-                         const ChunkPair &p)
+// Dropout of one pair of chunks: counters of the call of all positions, in which packed documents are batch entries.
+static Dropout dropout_of(const ParallelPlan &plan, const Dropout &all, std::int64_t query_heads, const ChunkPair &p) {
+    Dropout part = all;
+    part.heads = counted_heads(all, query_heads);
+    std::int64_t begin = 0;
+    if (const auto &ends = plan.documents; !ends.empty()) {
+        const auto document = std::upper_bound(ends.begin(), ends.end(), p.query) - 1;
+        begin = *document, part.first_head += static_cast<std::uint32_t>(document - ends.begin()) * part.heads;
+    }
+    part.first_query += static_cast<std::uint32_t>(p.query - begin),
+        part.first_key += static_cast<std::uint32_t>(p.key - begin);
+    return part;
+}
+
+PairOptions::PairOptions(const ParallelPlan &plan, const SdpaOptions &all, const ConstView &mask, const ConstView &bias,
+                         std::int64_t first, std::int64_t query_heads, const ChunkPair &p)
     : options(all) {
     SdpaOptions &o = options;
-    o.lse = {}, o.sinks = {};
+    o.lse = {}, o.sinks = {}, o.dropout = dropout_of(plan, all.dropout, query_heads, p);
     const auto part = [&](const ConstView &v) {
         ConstView some = rows_of_table(v, p.query - first, p.queries);
         return v.given() && v.extent[3] != 1 ? part_of(some, 3, p.key, p.keys) : some;
@@ -153,7 +166,7 @@ Status ChunkAttention::run_pairs(std::int64_t chunk, const std::vector<ChunkPair
     const ConstView mask = rows_of_table(table_of(call_.options.mask), row, count),
                     bias = rows_of_table(table_of(call_.options.bias), row, count);
     for (const ChunkPair &p : pairs) {
-        PairOptions of_pair(call_.options, mask, bias, first, p);
+        PairOptions of_pair(call_.plan, call_.options, mask, bias, first, call_.query.extent[1], p);
         of_pair.options.lse = rows_of(lse, p.query - first, p.queries);
         const std::int64_t k = p.key - geometry_.begin(of_keys);
         if (Status s = scaled_dot_product_attention(context_, rows_of(call_.query, row + p.query - first, p.queries),

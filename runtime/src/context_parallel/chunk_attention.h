@@ -30,7 +30,8 @@ bool uses_positions(const SdpaOptions &);
 // Options of one pair of chunks, from those of all positions. `queries`: rows of the mask and the bias for the queries of the
 // pair's chunk, whose first position is `first`; its views have rank 4, or are not given.
 struct PairOptions {
-    PairOptions(const SdpaOptions &, const ConstView &mask, const ConstView &bias, std::int64_t first, const ChunkPair &);
+    PairOptions(const ParallelPlan &, const SdpaOptions &, const ConstView &mask, const ConstView &bias, std::int64_t first,
+                std::int64_t query_heads, const ChunkPair &);
     SdpaOptions options;
 
 private:

@@ -95,7 +95,7 @@ Status pair_gradients(Context &context, const Geometry &geometry, const SdpaOpti
                       const QueryRows &q, std::int64_t of_keys, const KeyRows &k, const PairGradients &g) {
     const std::int64_t first = geometry.begin(of_queries), first_key = geometry.begin(of_keys);
     for (const ChunkPair &p : geometry.pairs(of_queries, of_keys)) {
-        const PairOptions of_pair(options, q.mask, q.bias, first, p);
+        const PairOptions of_pair(geometry.plan(), options, q.mask, q.bias, first, q.query.extent[1], p);
         const auto by_query = [&](const auto &v) { return v.given() ? rows_of(v, p.query - first, p.queries) : v; };
         const auto by_key = [&](const auto &v) { return v.given() ? rows_of(v, p.key - first_key, p.keys) : v; };
         SdpaForward forward{by_query(q.out), without_column(by_query(q.lse)), by_query(q.grad_out)};

@@ -27,6 +27,7 @@ public:
     int owner(std::int64_t chunk) const { return owner_[static_cast<std::size_t>(chunk)]; }
     // First row of a chunk in the tensors of its owner.
     std::int64_t row(std::int64_t chunk) const { return row_[static_cast<std::size_t>(chunk)]; }
+    const ParallelPlan &plan() const { return plan_; }
     std::int64_t begin(std::int64_t chunk) const { return chunk * plan_.chunk; }
     std::int64_t count(std::int64_t chunk) const { return std::min(plan_.chunk, plan_.positions - begin(chunk)); }
     // Chunks that a rank holds, in their order.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Head-parallel attention (DeepSpeed Ulysses): an all-to-all gives each rank all positions of some heads, another brings the
 // results back.
+#include "attention/dropout_threshold.h"
 #include "context_parallel/collective.h"
 #include "tensors/checks.h"
 #include <numeric>
@@ -150,6 +151,9 @@ Status run(Context &context, const Communicator &c, const RankCall &call, const 
     const View all_lse = dense_view(memory_of_lse, sum, b, heads, one.positions, 1);
     RankCall of_heads{one, 0, all[0], all[1], all[2], call.options};
     of_heads.options.lse = without_column(all_lse);
+    Dropout &dropout = of_heads.options.dropout;
+    dropout.heads = counted_heads(dropout, call.query.extent[1]);
+    dropout.first_head += static_cast<std::uint32_t>(c.rank * heads);
     if (call.options.sinks.given()) of_heads.options.sinks = part_of(call.options.sinks, 0, c.rank * heads, heads);
     ChunkAttention attention(context, geometry_of_one, of_heads, all_out);
     if (Status s = attention.begin(); !s.ok()) return s;

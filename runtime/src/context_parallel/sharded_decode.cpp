@@ -12,6 +12,7 @@ namespace {
 Status check_decode(Context::State &context, const RankCall &call, const View &out) {
     if (Status s = check_rank_call(call); !s.ok()) return s;
     const SdpaOptions &o = call.options;
+    if (o.dropout.probability != 0) return unsupported("dropout", "is not taken by sharded_decode");
     for (const NamedView &v : {NamedView{"mask", o.mask}, NamedView{"bias", o.bias}})
         if (v.view.given()) return unsupported(v.name, "is not taken by sharded_decode");
     SdpaOptions checked = o;
