@@ -50,7 +50,8 @@ OWN = {
 PART_OF_DROPOUT = ("first_query", "first_key", "first_head", "heads")
 OF_DROPOUT = ("scaled_dot_product_attention", "scaled_dot_product_attention_backward", "variable_length_attention",
               "variable_length_attention_backward", "additive_attention", "additive_attention_backward", "multi_head_attention",
-              "multi_head_attention_backward", "dropout_mask")
+              "multi_head_attention_backward", "dropout_mask", "ring_attention", "ring_attention_backward",
+              "gathered_attention", "head_parallel_attention", "sharded_decode")
 # Fields of a struct have these names as arguments of Python, where several structs are arguments of one function.
 RENAMED = {
     ("dropout", "probability"): "dropout_p",  # as in PyTorch
