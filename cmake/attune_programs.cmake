@@ -20,7 +20,9 @@ function(attune_add_generator_objects library)
   target_compile_features(${library} PRIVATE cxx_std_20)
   target_include_directories(${library} PRIVATE ${ATTUNE_SOURCE_DIR} ${ATTUNE_SOURCE_DIR}/generators/include)
   target_link_libraries(${library} PRIVATE Halide::Halide)
-  target_compile_options(${library} PRIVATE -O1)
+  # Objects that are installed name no folder of the build.
+  target_compile_options(${library} PRIVATE -O1 -ffile-prefix-map=${ATTUNE_SOURCE_DIR}/=
+    -ffile-prefix-map=${CMAKE_BINARY_DIR}/=)
   if(library STREQUAL "attune_generator_math")
     target_precompile_headers(${library} PRIVATE <Halide.h>)
   else()

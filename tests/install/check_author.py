@@ -125,7 +125,8 @@ with tempfile.TemporaryDirectory() as temporary:
         return done.stdout, time.monotonic() - start
 
     run(install, "checkout")
-    for path in [*(work / "attune" / "share").rglob("*"), *(work / "attune").glob("lib*/cmake/**/*")]:
+    for path in [*(work / "attune" / "share").rglob("*"), *(work / "attune").glob("lib*/cmake/**/*"),
+                 *(work / "attune").glob("lib*/attune/**/*")]:
         if path.is_file() and any(str(folder).encode() in path.read_bytes() for folder in (build, source)):
             sys.exit(f"{path} names a folder of the build")
     output, seconds = run(make, "project")
