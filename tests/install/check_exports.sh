@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The exported C++ names of a shared library are those that its headers mark, and its C functions those that they declare.
+# The exported C++ names of a shared library are those that its headers mark, its C functions are those that
+# attune_c.h declares, and each name has the version node of its language.
 # usage: check_exports.sh LIBRARY INCLUDE_DIR
 set -euo pipefail
-library=$1 headers=$2/attune
+library=$(realpath "$1") headers=$(realpath "$2")/attune
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # Functions of the headers, members of classes, and C names of the runtime.
@@ -15,5 +16,15 @@ grep -rhoE 'ATTUNE_API .*' "$headers" --include=*.h --exclude=api.h --exclude=at
   sed -E 's/ATTUNE_API //; s/\(.*//; s/ \{.*//; s/.*[ *&]//' | sort -u >"$work/marked"
 grep '^attune::' "$work/exported" | sed -E 's/\(.*//; s/\[abi:.*//; s/^attune::(detail::)?//; s/::.*//' | sort -u >"$work/names"
 diff "$work/marked" "$work/names" || { echo "what the headers mark (<) is not what is exported (>)"; exit 1; }
-sed -nE 's/^ATTUNE_API .*\b(attune_\w+)\(.*/\1/p' "$headers/attune_c.h" | sort >"$work/of_c"
-if comm -23 "$work/of_c" <(sort "$work/exported") | grep .; then echo "these functions of C are not exported"; exit 1; fi
+
+# Exported names by version node. Functions of C: those of the header, and no others.
+cd "$work"
+nm -D --defined-only "$library" >versioned
+sed -nE 's/.* T (\w+)@@ATTUNE_C$/\1/p' versioned | sort >of_c
+sed -nE 's/^ATTUNE_API .*\b(attune_\w+)\(.*/\1/p' "$headers/attune_c.h" | sort >of_header
+diff of_header of_c || { echo "what the header declares (<) is not what is exported (>)"; exit 1; }
+if grep -vE '(@@(ATTUNE_C|ATTUNE_CXX|ATTUNE_KERNELS)| ATTUNE_(C|CXX|KERNELS))$' versioned; then
+  echo "these are exported without a version"; exit 1
+fi
+if grep '@@ATTUNE_CXX' versioned | grep -vE ' _ZNK?6attune'; then echo "these are no names of the C++ API"; exit 1; fi
+if grep '@@ATTUNE_KERNELS' versioned | grep -E '_argv|halide'; then echo "these are kernels"; exit 1; fi

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Bytes as a file of weights in the format safetensors, read by one of both examples, an even number of bytes by the first:
-// read, or refused by an exception. Elements of what is read lie within the file.
+// Bytes as a file of weights in the format safetensors: the reader of an example reads them or refuses them by an exception, an
+// even number of bytes that of the sentence encoder, else that of the language model. Elements of each tensor lie in the file.
 #include "examples/sentence_encoder/safetensors.h"
 #include "examples/language_model/weights.h"
 #include <stdexcept>

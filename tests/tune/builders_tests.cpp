@@ -162,7 +162,7 @@ TEST_CASE("builders: a rank that is killed while it builds loses its candidates 
         std::filesystem::remove(cell.path("slow"));
         ::kill(other, SIGKILL);
     });
-    // The one that rank 0 begins with sleeps until its limit, as its generator had begun.
+    // The first candidate of rank 0 sleeps until its limit, since its generator had begun.
     const auto made = builders.make(maker, all, 1, 2);
     killer.join();
     CHECK(cell.code_of(other) == -1);
@@ -175,7 +175,7 @@ TEST_CASE("builders: a rank that is killed while it builds loses its candidates 
         CHECK(made[n].verdict == "");
         CHECK(made[n].code == alone[n].code);
     }
-    CHECK(timeouts < 8);  // those that rank 0 had begun
+    CHECK(timeouts < 8);  // candidates whose generator rank 0 had begun
     CHECK(builders.built_by_others() == 0);
 }
 

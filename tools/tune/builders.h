@@ -5,7 +5,7 @@
 // Ranks meet in a folder beside the records, which all hosts see:
 //   beats/<rank>            heartbeats; the others' begin when rank 0's is seen
 //   jobs/<job>              a candidate to build; the rank that renames it to claims/<job>.<rank> builds it
-//   kernels/                what is built
+//   kernels/                the kernels that other ranks than 0 have built
 //   done/<job>              the verdict
 // A rank that ends loses its claims; where rank 0 ends, all others do.
 #pragma once
@@ -31,7 +31,8 @@ public:
     // Makes candidates side by side, `jobs` at a time on this rank, by all ranks.
     std::vector<Candidate> make(const CandidateMaker &, const std::vector<Parameters> &, int jobs, double limit);
 
-    // Waits until all ranks have been seen, at most as long as a rank may be silent: those that came later would wait in vain.
+    // Waits until all ranks have been seen, at most as long as a rank may be silent: a rank that comes after the end of the run
+    // would wait in vain.
     void wait_for_all();
 
     int ranks() const { return static_cast<int>(others_.size()) + 1; }

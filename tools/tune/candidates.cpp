@@ -116,9 +116,12 @@ std::vector<Candidate> CandidateMaker::make(const std::vector<Parameters> &all, 
         return file;
     };
     for (std::size_t n = 0; n < all.size(); n++) {
+        if (const auto known = find(all[n])) {
+            made[n] = *known;
+            continue;
+        }
         files[n] = file_of(all[n], cache_);
         made[n] = {all[n], files[n].string() + ".so", symbol, "", "", "", "", ""};
-        if (fs::exists(made[n].object)) continue;
         objects[n] = own_file(".o");  // other tuners may use the same cache
         std::vector<std::string> words = {program_};
         words.insert(words.end(), arguments_.begin(), arguments_.end());
@@ -146,11 +149,10 @@ std::vector<Candidate> CandidateMaker::make(const std::vector<Parameters> &all, 
         if (!links[i].ok())
             throw program::MachineError(linker(),
                                         "cannot link a kernel: " + links[i].failure(60) + " " + complaint(links[i].errors));
-        program::write_file(files[n].string() + ".code", hex(hash_of(bytes_of(objects[n]->path()))));
+        made[n].code = hex(hash_of(bytes_of(objects[n]->path())));
+        program::write_file(files[n].string() + ".code", made[n].code);
         libraries[n]->rename(made[n].object);  // last: where the library exists, the other files do
     }
-    for (std::size_t n = 0; n < all.size(); n++)
-        if (made[n].verdict.empty()) made[n].code = bytes_of(files[n].string() + ".code");
     return made;
 }
 

@@ -33,6 +33,21 @@ Status check_refused(const SdpaOptions &o) {
     return {};
 }
 
+// Dropout of one pair of chunks: counters of the call of all positions, in which packed documents are batch entries.
+Dropout dropout_of(const ParallelPlan &plan, const Dropout &all, std::int64_t query_heads, const ChunkPair &p) {
+    Dropout part = all;
+    part.heads = counted_heads(all, query_heads);
+    std::int64_t begin = 0;
+    if (const auto &ends = plan.documents; !ends.empty()) {
+        const auto document = std::upper_bound(ends.begin(), ends.end(), p.query) - 1;
+        begin = *document;
+        part.first_head += static_cast<std::uint32_t>(document - ends.begin()) * part.heads;
+    }
+    part.first_query += static_cast<std::uint32_t>(p.query - begin);
+    part.first_key += static_cast<std::uint32_t>(p.key - begin);
+    return part;
+}
+
 }  // namespace
 
 bool uses_positions(const SdpaOptions &o) {
@@ -42,20 +57,6 @@ bool uses_positions(const SdpaOptions &o) {
 ConstView table_of(const ConstView &v) { return v.given() ? as_rank4(v, false) : v; }
 ConstView rows_of_table(const ConstView &v, std::int64_t first, std::int64_t count) {
     return v.given() && v.extent[2] != 1 ? rows_of(v, first, count) : v;
-}
-
-// Dropout of one pair of chunks: counters of the call of all positions, in which packed documents are batch entries.
-static Dropout dropout_of(const ParallelPlan &plan, const Dropout &all, std::int64_t query_heads, const ChunkPair &p) {
-    Dropout part = all;
-    part.heads = counted_heads(all, query_heads);
-    std::int64_t begin = 0;
-    if (const auto &ends = plan.documents; !ends.empty()) {
-        const auto document = std::upper_bound(ends.begin(), ends.end(), p.query) - 1;
-        begin = *document, part.first_head += static_cast<std::uint32_t>(document - ends.begin()) * part.heads;
-    }
-    part.first_query += static_cast<std::uint32_t>(p.query - begin),
-        part.first_key += static_cast<std::uint32_t>(p.key - begin);
-    return part;
 }
 
 PairOptions::PairOptions(const ParallelPlan &plan, const SdpaOptions &all, const ConstView &mask, const ConstView &bias,
