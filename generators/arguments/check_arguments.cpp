@@ -31,7 +31,7 @@ std::vector<KernelArgument> declared_arguments(const ArgumentLists &lists, Param
         for (const KernelArgument &a : part.arguments) {
             if (!holds(a.when, form)) continue;
             if (a.type == Type::captures)
-                all.insert(all.end(), user.captures.begin(), user.captures.end());
+                all.insert(all.end(), user.list.begin(), user.list.end());
             else
                 all.push_back(a);
         }

@@ -6,9 +6,14 @@
 
 namespace attune {
 
+// Where the pairs of a kernel's call lie in the call whose indices the user's functions see: the first of each index, and the
+// extents of that call.
+inline constexpr const char *origin_arguments[] = {"origin_entry", "origin_head", "origin_key_head", "origin_query",
+                                                   "origin_key",   "all_heads",   "all_queries",     "all_keys"};
+
 struct UserArguments {
     bool has_mask;
-    std::vector<KernelArgument> captures;  // in their order
+    std::vector<KernelArgument> list;  // origin_arguments, then captures in their order
 };
 
 // Empty without a user's attention. A function-local object, because static objects set it.

@@ -23,8 +23,9 @@ public:
 
     void generate() {
         user_inputs.connect();
-        attune::MaskFunction mask = attune::user_attention()->mask;
-        if (!mask) mask = [](const attune::Index &) { return Internal::const_true(); };  // never called
+        attune::MaskFunction mask = [](const attune::Index &) { return Internal::const_true(); };  // never called
+        if (const attune::MaskFunction &of_user = attune::user_attention()->mask)
+            mask = [&](const attune::Index &at) { return of_user(user_inputs.global()(at)); };
         stages = attune::mask_blocks_stages(
             {mask, offset, query_heads, key_heads, queries, keys, block_heads, block_queries, block_keys}, group);
         *blocks = stages.out;

@@ -76,7 +76,7 @@ public:
         }
         if (const attune::UserAttention *user = attune::user_attention()) {
             entry = add_input<int32_t>("entry"), key_head = add_input<int32_t>("key_head");
-            head = add_input<int32_t>("head"), heads = add_input<int32_t>("heads");
+            head = add_input<int32_t>("head");
             if (user->mask) blocks = add_input<Buffer<>>("blocks", Int(32), 3);
             user_inputs.add_to(*this, accumulator());
         }
@@ -187,7 +187,7 @@ private:
     Input<Buffer<>> *bias = nullptr, *slopes = nullptr, *mask = nullptr, *before = nullptr, *pair_weight = nullptr,
                     *blocks = nullptr;
     Input<int32_t> *step = nullptr, *keeps_queries = nullptr, *entry = nullptr, *key_head = nullptr, *head = nullptr,
-                   *heads = nullptr, *which = nullptr;
+                   *which = nullptr;
     Input<bool> *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr;
     Input<double> *softcap = nullptr, *keep_scale = nullptr, *pair_bias = nullptr;
     Input<uint32_t> *seed_low = nullptr, *seed_high = nullptr, *dropout_offset = nullptr, *first_query = nullptr,
@@ -214,9 +214,9 @@ private:
         user_inputs.connect();
         // Heads of the kernel count from the first head of the task.
         const auto global = [this](const attune::Index &at) {
-            attune::Index g = at;
-            g.b = *entry, g.h = *head + at.h, g.key_head = *key_head, g.heads = *heads;
-            return g;
+            attune::Index of_call = at;
+            of_call.b = *entry, of_call.h = *head + at.h, of_call.key_head = *key_head;
+            return user_inputs.global()(of_call);
         };
         if (kind != Kind::plain)
             score.steps = {attune::softcap_step(*softcap, accumulator()), attune::bias_step(*bias, *has_bias),

@@ -235,9 +235,9 @@ private:
         if (kind != Kind::plain)
             score.steps = {attune::softcap_step(*softcap, accumulator()), attune::bias_step(*bias, *has_bias),
                            attune::alibi_step(*slopes, *has_alibi, accumulator())};
-        if (user) user->add_score(score, attune::same_index);
+        if (user) user->add_score(score, user_inputs.global());
         if (kind != Kind::plain) score.steps.push_back(attune::mask_step(*mask, *has_mask));
-        if (user) user->add_mask(score, attune::same_index);
+        if (user) user->add_mask(score, user_inputs.global());
         return score;
     }
 

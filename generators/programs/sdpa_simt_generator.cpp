@@ -307,9 +307,9 @@ private:
             score.steps = {attune::softcap_step(cast<double>(*softcap), Float(32)),
                            attune::bias_step(in_f32(*bias, "bias_f32"), *has_bias),
                            attune::alibi_step(*slopes, *has_alibi, Float(32))};
-        if (user) user->add_score(score, attune::same_index);
+        if (user) user->add_score(score, user_inputs.global());
         if (kind == Kind::scored) score.steps.push_back(attune::mask_step(*mask, *has_mask));
-        if (user) user->add_mask(score, attune::same_index);
+        if (user) user->add_mask(score, user_inputs.global());
         // No table of blocks is given here: a mask is asked where pairs are computed.
         for (attune::ScoreStep &step : score.steps) step.in_blocks = false;
         return score;

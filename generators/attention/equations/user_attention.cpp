@@ -153,11 +153,12 @@ const UserAttention *user_attention() {
 void set_user_attention(std::function<UserAttention()> make) {
     maker() = std::move(make);
     user_arguments() = [] {
+        using Argument = KernelArgument::Type;
         UserArguments all{bool(user_attention()->mask), {}};
+        for (const char *name : origin_arguments) all.list.push_back({name, Argument::int32});
         for (const auto &c : user_attention()->captures) {
-            using Argument = KernelArgument::Type;
             const Argument number = c->type.is_float() ? Argument::f64 : Argument::int32;
-            all.captures.push_back({prefix + c->name, c->dimensions > 0 ? Argument::buffer : number, c->dimensions});
+            all.list.push_back({prefix + c->name, c->dimensions > 0 ? Argument::buffer : number, c->dimensions});
         }
         return all;
     };
@@ -188,6 +189,7 @@ Type capture_type(const Capture::State &capture, Type of_scores) {
 void UserInputs::add_to(Internal::GeneratorBase &generator, Type of_scores) {
     if (!user_attention()) return;
     of_scores_ = type_of_scores = of_scores;
+    for (const char *name : origin_arguments) origin_[name] = generator.add_input<int32_t>(name);
     for (const auto &c : user_attention()->captures) {
         Input in{c.get()};
         const std::string name = prefix + c->name;
@@ -211,6 +213,17 @@ void UserInputs::connect() {
             in.capture->read = [scalar](const std::vector<Expr> &) { return scalar; };
         }
     }
+}
+
+UserAttention::Global UserInputs::global() const {
+    return [this](const Index &at) {
+        const auto origin = [this](const char *name) -> Expr { return *origin_.at(name); };
+        Index global = at;
+        global.b += origin("origin_entry"), global.h += origin("origin_head"), global.key_head += origin("origin_key_head");
+        global.i += origin("origin_query"), global.j += origin("origin_key"), global.position += origin("origin_key");
+        global.heads = origin("all_heads"), global.queries = origin("all_queries"), global.keys = origin("all_keys");
+        return global;
+    };
 }
 
 void UserInputs::constrain() {

@@ -3,6 +3,7 @@
 // the user's struct linked in (register_attention.h).
 #pragma once
 #include "generators/attention/equations/score.h"
+#include <map>
 
 namespace attune {
 
@@ -21,25 +22,28 @@ struct UserAttention {
     std::function<Halide::Expr(const Index &)> probability;
 
     // Append to the steps of a score: the user's score stands before the library's masks, the user's mask after them. `global`
-    // maps an index of the kernel, which may count from the first head of a task, to the index for the user's functions.
+    // maps an index of the kernel to the index for the user's functions (UserInputs::global).
     using Global = std::function<Index(const Index &)>;
     void add_score(Score &, const Global &) const;
     void add_mask(Score &, const Global &) const;
 };
-inline Index same_index(const Index &at) { return at; }
 
 // The attention of this program; null in the library's own programs. Constructed on the first call and not before main(),
 // because errors in it are thrown.
 const UserAttention *user_attention();
 void set_user_attention(std::function<UserAttention()> make);
 
-// Kernel inputs of the captures, behind all other inputs.
+// Kernel inputs of a user's attention, behind all other inputs: where the kernel's pairs lie in the call whose indices the
+// user's functions see (origin_arguments()), and the captures. A kernel may be called for a part of a larger call, such as a
+// chunk of a sequence that is spread over ranks.
 class UserInputs {
 public:
     // Called in configure().
     void add_to(Halide::Internal::GeneratorBase &, Halide::Type of_scores);
     // Called in generate(): captures read the added inputs.
     void connect();
+    // Maps an index within the kernel's tensors to the index for the user's functions; for use after connect().
+    UserAttention::Global global() const;
     // Called in schedule().
     void constrain();
     // All captures, including scalars, which have no extents.
@@ -52,6 +56,7 @@ private:
         Halide::GeneratorInput<double> *number = nullptr;
         Halide::GeneratorInput<int32_t> *integer = nullptr;
     };
+    std::map<std::string, Halide::GeneratorInput<int32_t> *> origin_;
     std::vector<Input> inputs_;
     Halide::Type of_scores_;
 };

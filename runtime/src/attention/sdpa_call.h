@@ -210,6 +210,8 @@ bool looks_at_values(const SdpaCall &, const VariantRecord &);
 
 // One kernel: of the values, or of the weights where `to_weights`.
 Status run_kernel(Context::State &, const SdpaCall &, const VariantRecord &, const View *to_weights);
+// Refuses captures of a user's attention that are smaller than the kernel of the values reads, and computes nothing.
+Status check_captures_of_kernel(Context::State &, const SdpaCall &, const VariantRecord &);
 
 // Runs the kernel of the values for key_heads_together() heads at a time. The bits do not depend on that number.
 Status run_by_key_heads(Context::State &, const SdpaCall &, const VariantRecord &);

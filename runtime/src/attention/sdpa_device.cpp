@@ -219,7 +219,7 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     const SdpaProblem &p = c.sizes;
     DeviceCall call(variant);
     const DeviceAttentionForm form = form_on_device(c, variant);
-    const DeviceCaptures captures(call, c.user);
+    const DeviceCaptures captures(call, c);
     const DeviceAttentionArguments inputs = attention_inputs(call, c, bands, form, captures.list());
     halide_buffer_t *state = nullptr, *sums = nullptr, *maxima = nullptr;
     if (cuts_keys(variant)) {

@@ -97,6 +97,17 @@ public:
         return call();
     }
 
+    // Refuses captures that are smaller than the kernel reads, and computes nothing: Halide checks buffers in the order of
+    // their names, captures, capture_..., before the value, which has no rows here.
+    Status check_captures() {
+        if (Status s = prepare_tensors(); !s.ok()) return s;
+        finite_values_.assign(static_cast<std::size_t>(p_.batch), 0);
+        checks_captures_ = true;
+        const Status refused = call();
+        if (refused.ok()) return {StatusCode::internal, "a kernel does not check the bounds of its buffers"};
+        return refused.message().find("buffer value") == std::string_view::npos ? refused : Status();
+    }
+
 private:
     Status prepare_tensors();
     Status find_finite_values();
@@ -116,6 +127,12 @@ private:
                        : typed_view(&nothing, DType::f32, {p_.query_heads}, {0});
     }
 
+    // A table with as many blocks as any kernel asks for.
+    ConstView any_blocks() const {
+        const std::int64_t rows = p_.query_heads * p_.queries;
+        return typed_view(&nothing, DType::i32, {p_.batch, p_.query_heads, rows, p_.keys}, {0, 0, 0, 1});
+    }
+
     static std::int32_t blocks_of_group(const RowScales &s) { return static_cast<std::int32_t>(s.group / 32); }
 
     static constexpr double nothing = 0;
@@ -133,6 +150,7 @@ private:
     View lse_;
     std::vector<std::int32_t> finite_values_;  // of each entry; 0: its values may hold anything
     BlockTable blocks_;                        // of a user's mask
+    bool checks_captures_ = false;
 };
 
 // Takes one block of scratch for the bounds of the lengths, two per query at most, copies of tables, and lse, which the kernel
@@ -174,7 +192,7 @@ Status KernelCall::find_finite_values() {
 Status KernelCall::call() {
     static constexpr std::int32_t in_order = 0;
     HalideBuffer row_shift(c_.row_shift.given() ? c_.row_shift : ConstView(&in_order, {p_.batch, p_.keys}, {0, 0}));
-    HalideBuffer query(c_.query), key(c_.key), value(c_.value),
+    HalideBuffer query(c_.query), key(c_.key), value(checks_captures_ ? part_of(c_.value, 2, 0, 0) : c_.value),
         band_begin(masked_ ? per_batch(c_.band_begin) : one(open_begin_)),
         band_end(masked_ ? per_batch(c_.band_end) : one(every_key_)), offset(per_batch(c_.offset)), lengths(lengths_),
         shortest(bounds_.shortest), longest(bounds_.longest), pair_weight(c_.pair_weight), bias(table(bias_, p_.dtype)),
@@ -187,8 +205,9 @@ Status KernelCall::call() {
     const double probability = p_.dropout ? c_.dropout.probability : 0;
     std::optional<HalideBuffer> blocks;
     if (blocks_.view().given()) blocks.emplace(blocks_.view());
+    if (checks_captures_) blocks.emplace(any_blocks());
     std::optional<CaptureArguments> captures;
-    if (c_.user) captures.emplace(*c_.user);
+    if (c_.user) captures.emplace(*c_.user, p_);
     const AttentionArguments arguments{.query = query.get(),
                                        .key = key.get(),
                                        .band_begin = band_begin.get(),
@@ -245,6 +264,10 @@ Status KernelCall::call() {
 
 Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecord &variant, const View *to_weights) {
     return KernelCall(context, c, variant, to_weights).run();
+}
+
+Status check_captures_of_kernel(Context::State &context, const SdpaCall &c, const VariantRecord &variant) {
+    return KernelCall(context, c, variant, nullptr).check_captures();
 }
 
 }  // namespace attune

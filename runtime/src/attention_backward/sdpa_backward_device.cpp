@@ -28,7 +28,7 @@ struct KernelInputs {
     DeviceRowTotalsArguments totals;
 
     KernelInputs(DeviceCall &call, const BackwardCall &c, const VariantRecord &variant, const DeviceBands &bands)
-        : form(form_on_device(c.forward, variant)), captures(call, c.forward.user),
+        : form(form_on_device(c.forward, variant)), captures(call, c.forward),
           inputs(attention_inputs(call, c.forward, bands, form, captures.list())),
           rows(of_rows(call, c)), totals{
                                       call.scratch_buffer({c.forward.sizes.batch, c.forward.sizes.query_heads, queries(c)}),

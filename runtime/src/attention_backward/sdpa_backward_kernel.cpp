@@ -74,7 +74,7 @@ Status run_tiles_of(Context::State &context, const BackwardShared &s, const Vari
     std::optional<HalideBuffer> blocks;
     if (s.blocks.given()) blocks.emplace(heads_of(s.blocks, t, group));
     std::optional<CaptureArguments> captures;
-    if (c.user) captures.emplace(*c.user);
+    if (c.user) captures.emplace(*c.user, p);
 
     const AttentionBackwardArguments arguments{.query = query.get(),
                                                .grad_out = grad_out.get(),
@@ -118,7 +118,6 @@ Status run_tiles_of(Context::State &context, const BackwardShared &s, const Vari
                                                .entry = count(t.entry),
                                                .key_head = count(t.key_head),
                                                .head = count(first_head),
-                                               .heads = count(p.query_heads),
                                                .blocks = blocks ? blocks->get() : nullptr,
                                                .captures = captures ? captures->list() : CaptureList({})};
     const AttentionBackwardForm form = form_of(c, variant);

@@ -2,34 +2,65 @@
 #include "dispatch/op_call.h"
 #include "kernel_arguments.h"
 #include "user_attention/user_call.h"
+#include <algorithm>
+#include <array>
 
 namespace attune {
 
-CaptureArguments::CaptureArguments(const UserCall &call) {
+namespace {
+
+// The origin, in the order of origin_arguments.
+std::array<std::int32_t, 8> origin_of(const PairOrigin &o, const SdpaProblem &p) {
+    const auto or_else = [](std::int64_t of_larger_call, std::int64_t own) { return of_larger_call ? of_larger_call : own; };
+    const std::int64_t origin[] = {o.entry,
+                                   o.head,
+                                   o.key_head,
+                                   o.query,
+                                   o.key,
+                                   or_else(o.heads, p.query_heads),
+                                   or_else(o.queries, p.queries),
+                                   or_else(o.keys, p.keys)};
+    std::array<std::int32_t, 8> as_32_bits{};
+    std::transform(std::begin(origin), std::end(origin), as_32_bits.begin(),
+                   [](std::int64_t n) { return static_cast<std::int32_t>(n); });
+    return as_32_bits;
+}
+
+// Appends the origin and the captures to a list of arguments; buffer_of makes a kernel's argument of a view.
+template<typename BufferOf>
+void append_arguments(const UserCall &call, const SdpaProblem &p, std::deque<double> &numbers,
+                      std::deque<std::int32_t> &integers, std::vector<void *> &all, const BufferOf &buffer_of) {
+    for (const std::int32_t n : origin_of(call.origin, p)) all.push_back(&integers.emplace_back(n));
     for (std::size_t n = 0; n < call.captures.size(); n++) {
         const CaptureRecord &record = call.attention->captures[n];
         const CaptureArgument &given = call.captures[n];
         if (record.rank > 0)
-            all_.push_back(buffers_.emplace_back(given.buffer).get());
+            all.push_back(buffer_of(given.buffer));
         else if (record.of_scores || record.dtype != DType::i32)
-            all_.push_back(&numbers_.emplace_back(*given.number));
+            all.push_back(&numbers.emplace_back(*given.number));
         else
-            all_.push_back(&integers_.emplace_back(static_cast<std::int32_t>(*given.number)));
+            all.push_back(&integers.emplace_back(static_cast<std::int32_t>(*given.number)));
     }
 }
 
-DeviceCaptures::DeviceCaptures(DeviceCall &call, const UserCall *user) {
-    if (!user) return;
-    for (std::size_t n = 0; n < user->captures.size(); n++) {
-        const CaptureRecord &record = user->attention->captures[n];
-        const CaptureArgument &given = user->captures[n];
-        if (record.rank > 0)
-            all_.push_back(call.buffer(given.buffer));
-        else if (record.of_scores || record.dtype != DType::i32)
-            all_.push_back(&numbers_.emplace_back(*given.number));
-        else
-            all_.push_back(&integers_.emplace_back(static_cast<std::int32_t>(*given.number)));
-    }
+}  // namespace
+
+UserCall UserCall::with(const PairOrigin &part) const {
+    UserCall of_part = *this;
+    PairOrigin &o = of_part.origin;
+    o.entry += part.entry, o.head += part.head, o.key_head += part.key_head;
+    o.query = part.query, o.key = part.key, o.queries = part.queries, o.keys = part.keys;
+    return of_part;
+}
+
+CaptureArguments::CaptureArguments(const UserCall &call, const SdpaProblem &p) {
+    append_arguments(call, p, numbers_, integers_, all_,
+                     [this](const ConstView &buffer) { return buffers_.emplace_back(buffer).get(); });
+}
+
+DeviceCaptures::DeviceCaptures(DeviceCall &call, const SdpaCall &c) {
+    if (!c.user) return;
+    append_arguments(*c.user, c.sizes, numbers_, integers_, all_, [&](const ConstView &buffer) { return call.buffer(buffer); });
 }
 
 std::vector<CaptureArgument> as_host(std::span<const CaptureArgument> captures) {
@@ -102,7 +133,7 @@ Status BlockTable::make(Context::State &context, const SdpaCall &call, const Blo
         auto count32 = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
         HalideBuffer offset(same_offset ? ConstView(call.offset.data(), {batch}, {0}) : ConstView(call.offset.data(), {batch})),
             out(view_);
-        const CaptureArguments captures(*call.user);
+        const CaptureArguments captures(*call.user, p);
         const MaskBlocksArguments arguments{.query_heads = count32(p.query_heads),
                                             .key_heads = count32(p.key_heads),
                                             .queries = count32(p.queries),

@@ -65,28 +65,43 @@ std::vector<NamedView> named_captures(const UserCall &user) {
     return all;
 }
 
-namespace {
-
-Status run_here(Context &context, Context::State &state, const UserCall &user, const ConstView &query, const ConstView &key,
-                const ConstView &value, const View &out, const SdpaOptions &options, std::string_view why_here) {
-    const CallStart start = start_of_call();
-    const AttentionRecord &attention = *user.attention;
-    if (Status s = check_user_options(attention, options); !s.ok()) return s;
+Status prepare_user_call(const Context::State &state, const UserCall &user, const ConstView &query, const ConstView &key,
+                         const ConstView &value, const View &out, const SdpaOptions &options, SdpaCall &call,
+                         AttentionChoice &choice) {
+    if (Status s = check_user_options(*user.attention, options); !s.ok()) return s;
     std::vector<NamedView> inputs;
     if (Status s = check_real("query", query); !s.ok()) return s;
     if (Status s = check_captures(user, query.dtype, inputs); !s.ok()) return s;
-    SdpaCall call;
     if (Status s = check_attention(query, key, value, out, options, inputs, call); !s.ok()) return s;
-    call.op = op_of_user(attention.op);
+    call.op = op_of_user(user.attention->op);
     call.user = &user;
     call.scale = scale_of(options, call.sizes.head_dim);
+    return choose_attention(state, call, options.variant, choice);
+}
+
+Status run_user_call(Context &context, Context::State &state, const UserCall &user, const ConstView &query,
+                     const ConstView &key, const ConstView &value, const View &out, const SdpaOptions &options,
+                     std::string_view why_here) {
+    const CallStart start = start_of_call();
+    SdpaCall call;
     AttentionChoice choice;
-    if (Status s = choose_attention(state, call, options.variant, choice); !s.ok()) return s;
-    if (Status s = run_attention(context, call, choice); !s.ok()) return in_words(attention, std::move(s));
+    if (Status s = prepare_user_call(state, user, query, key, value, out, options, call, choice); !s.ok()) return s;
+    if (Status s = run_attention(context, call, choice); !s.ok()) return in_words(*user.attention, std::move(s));
     if (!why_here.empty()) choice.values.reason = why_here;
     record_call(state, choice.values, call.op.name, start, [&] { return sizes_text(call.sizes); });
     return {};
 }
+
+Status check_captures_read(Context::State &state, const UserCall &user, const ConstView &query, const ConstView &key,
+                           const ConstView &value, const View &out, const SdpaOptions &options) {
+    SdpaCall call;
+    AttentionChoice choice;
+    if (Status s = prepare_user_call(state, user, query, key, value, out, options, call, choice); !s.ok()) return s;
+    if (!choice.values.variant) return {};
+    return in_words(*user.attention, check_captures_of_kernel(state, call, *choice.values.variant));
+}
+
+namespace {
 
 Status run_on_device(Context &context, const UserCall &user, const ConstView &query, const ConstView &key,
                      const ConstView &value, const View &out, const SdpaOptions &options) {
@@ -107,13 +122,13 @@ Status run_on_device(Context &context, const UserCall &user, const ConstView &qu
 
 Status run(Context &context, Context::State &state, const UserCall &user, const ConstView &query, const ConstView &key,
            const ConstView &value, const View &out, const SdpaOptions &options) {
-    if (query.place != Place::device) return run_here(context, state, user, query, key, value, out, options, {});
+    if (query.place != Place::device) return run_user_call(context, state, user, query, key, value, out, options);
     std::string instead;
     if (Status s = find_device(state, "query", instead); !s.ok()) return s;
     if (instead.empty()) return run_on_device(context, user, query, key, value, out, options);
     const std::vector<CaptureArgument> captures = as_host(user.captures);
-    return run_here(context, state, {user.attention, captures, user.block_mask}, as_host(query), as_host(key), as_host(value),
-                    as_host(out), as_host(options), instead);
+    return run_user_call(context, state, {user.attention, captures, user.block_mask}, as_host(query), as_host(key),
+                         as_host(value), as_host(out), as_host(options), instead);
 }
 
 }  // namespace

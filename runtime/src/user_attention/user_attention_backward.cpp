@@ -1,25 +1,13 @@
 // SPDX-License-Identifier: MIT
 // The gradients of a user's attention.
 #include "attention/sdpa_device_call.h"
-#include "attention_backward/sdpa_backward_call.h"
-#include "attune/detail/user_attention.h"
-#include "user_attention/user_call.h"
+#include "user_attention/user_gradients.h"
 
 namespace attune {
 namespace {
 
-// Arguments of the caller.
-struct Arguments {
-    const UserCall &user;
-    const ConstView &query, &key, &value;
-    const SdpaForward &forward;
-    const SdpaGradients &gradients;
-    ArrayView<const View> grad_captures;
-    const SdpaOptions &options;
-};
-
 // Checks everything and fills `call`.
-Status check_gradients(const Arguments &a, BackwardCall &call) {
+Status check_gradients(const UserGradients &a, BackwardCall &call) {
     const auto &[user, query, key, value, forward, gradients, grad_captures, options] = a;
     const AttentionRecord &attention = *user.attention;
     if (Status s = check_user_options(attention, options); !s.ok()) return s;
@@ -62,36 +50,44 @@ Status check_gradients(const Arguments &a, BackwardCall &call) {
     return {};
 }
 
-Status run_here(Context &context, Context::State &state, const Arguments &a, std::string_view why_here) {
-    const CallStart start = start_of_call();
-    const AttentionRecord &attention = *a.user.attention;
-    BackwardCall call;
+}  // namespace
+
+Status prepare_user_gradients(const Context::State &state, const UserGradients &a, BackwardCall &call, BackwardChoice &choice) {
     if (Status s = check_gradients(a, call); !s.ok()) return s;
+    return choose_backward(state, call, a.options.variant, choice);
+}
+
+Status run_user_gradients(Context &context, Context::State &state, const UserGradients &a, std::string_view why_here) {
+    const CallStart start = start_of_call();
+    BackwardCall call;
     BackwardChoice choice;
-    if (Status s = choose_backward(state, call, a.options.variant, choice); !s.ok()) return s;
-    if (Status s = run_backward(context, call, choice, state.threads); !s.ok()) return in_words(attention, std::move(s));
+    if (Status s = prepare_user_gradients(state, a, call, choice); !s.ok()) return s;
+    if (Status s = run_backward(context, call, choice, state.threads); !s.ok())
+        return in_words(*a.user.attention, std::move(s));
     if (!why_here.empty()) choice.tiles.reason = why_here;
     record_call(state, choice.tiles, call.forward.op.name, start, [&] { return sizes_text(call.forward.sizes); });
     return {};
 }
 
+namespace {
+
 // Calls f with the arguments as the host's.
-template<typename F> Status with_host_arguments(const Arguments &a, const SdpaOptions &options, const F &f) {
+template<typename F> Status with_host_arguments(const UserGradients &a, const SdpaOptions &options, const F &f) {
     const std::vector<CaptureArgument> captures = as_host(a.user.captures);
     std::vector<View> grad_captures(a.grad_captures.begin(), a.grad_captures.end());
     for (View &v : grad_captures) v.place = Place::host;
     const ConstView query = as_host(a.query), key = as_host(a.key), value = as_host(a.value);
-    return f(Arguments{{a.user.attention, captures, a.user.block_mask},
-                       query,
-                       key,
-                       value,
-                       as_host(a.forward),
-                       as_host(a.gradients),
-                       grad_captures,
-                       options});
+    return f(UserGradients{{a.user.attention, captures, a.user.block_mask},
+                           query,
+                           key,
+                           value,
+                           as_host(a.forward),
+                           as_host(a.gradients),
+                           grad_captures,
+                           options});
 }
 
-Status run_on_device(Context &context, const Arguments &a) {
+Status run_on_device(Context &context, const UserGradients &a) {
     const AttentionRecord &attention = *a.user.attention;
     std::vector<NamedView> more = named_captures(a.user);
     std::vector<std::string> names;
@@ -104,7 +100,7 @@ Status run_on_device(Context &context, const Arguments &a) {
         more.push_back({name, gradient});
     }
     const auto check = [&](BackwardCall &call) {
-        return with_host_arguments(a, checked_on_host(a.options), [&](const Arguments &host) {
+        return with_host_arguments(a, checked_on_host(a.options), [&](const UserGradients &host) {
             Status s = check_gradients(host, call);
             call.forward.user = &a.user, call.user_captures = a.grad_captures;
             return s;
@@ -114,13 +110,13 @@ Status run_on_device(Context &context, const Arguments &a) {
                     gradients_on_device(context, a.query, a.key, a.value, a.forward, a.gradients, a.options, more, check));
 }
 
-Status run_gradients(Context &context, Context::State &state, const Arguments &a) {
-    if (a.query.place != Place::device) return run_here(context, state, a, {});
+Status run_gradients(Context &context, Context::State &state, const UserGradients &a) {
+    if (a.query.place != Place::device) return run_user_gradients(context, state, a);
     std::string instead;
     if (Status s = find_device(state, "query", instead); !s.ok()) return s;
     if (instead.empty()) return run_on_device(context, a);
     return with_host_arguments(a, as_host(a.options),
-                               [&](const Arguments &host) { return run_here(context, state, host, instead); });
+                               [&](const UserGradients &host) { return run_user_gradients(context, state, host, instead); });
 }
 
 }  // namespace

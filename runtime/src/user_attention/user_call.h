@@ -11,11 +11,22 @@ namespace attune {
 
 using detail::CaptureArgument, detail::CaptureRecord;
 
+// Where the pairs of a call lie in a larger call of which it is a part, such as one of two chunks of a sequence: the user's
+// functions see indices and extents of the larger call.
+struct PairOrigin {
+    std::int64_t entry = 0, head = 0, key_head = 0, query = 0, key = 0;
+    std::int64_t heads = 0, queries = 0, keys = 0;  // extents of the larger call; 0: those of the call
+};
+
 // A user's part of a call; each capture is a buffer or a number.
 struct UserCall {
     const AttentionRecord *attention;
     std::span<const CaptureArgument> captures;
     BlockMask *block_mask;  // null: the blocks are made for this call
+    PairOrigin origin = {};
+
+    // Of a part that lies there; entries and heads count from those of this call, and its number of heads stays.
+    UserCall with(const PairOrigin &part) const;
 };
 
 // The element type of a capture where the tensors are of `type`.
@@ -25,13 +36,22 @@ inline DType type_of(const CaptureRecord &capture, DType type) { return capture.
 Status check_captures(const UserCall &, DType type_of_tensors, std::vector<NamedView> &inputs);
 std::vector<NamedView> named_captures(const UserCall &);
 Status check_user_options(const AttentionRecord &, const SdpaOptions &);
+// Checks a call on the host and chooses its kernels.
+Status prepare_user_call(const Context::State &, const UserCall &, const ConstView &query, const ConstView &key,
+                         const ConstView &value, const View &out, const SdpaOptions &, SdpaCall &, AttentionChoice &);
+// Checks, computes and records a call on the host, with reason `why_here` where that is not empty.
+Status run_user_call(Context &, Context::State &, const UserCall &, const ConstView &query, const ConstView &key,
+                     const ConstView &value, const View &out, const SdpaOptions &, std::string_view why_here = {});
+// Refuses captures that are smaller than such a call reads, and computes nothing.
+Status check_captures_read(Context::State &, const UserCall &, const ConstView &query, const ConstView &key,
+                           const ConstView &value, const View &out, const SdpaOptions &);
 // Turns a kernel's error for a capture that is too small into the caller's words.
 Status in_words(const AttentionRecord &, Status);
 
-// Arguments of kernels for the captures, in their order.
+// Arguments of kernels for the origin (generators/arguments/user_arguments.h) and the captures, in their order.
 class CaptureArguments {
 public:
-    explicit CaptureArguments(const UserCall &);
+    CaptureArguments(const UserCall &, const SdpaProblem &);
     CaptureArguments(const CaptureArguments &) = delete;
     CaptureList list() const { return std::span<void *const>(all_); }
 
@@ -45,7 +65,7 @@ private:
 // The same of kernels for devices: buffers are those of the call. No attention has no captures.
 class DeviceCaptures {
 public:
-    DeviceCaptures(DeviceCall &, const UserCall *);
+    DeviceCaptures(DeviceCall &, const SdpaCall &);
     DeviceCaptures(const DeviceCaptures &) = delete;
     CaptureList list() const { return std::span<void *const>(all_); }
 
