@@ -49,11 +49,11 @@ static const attune::RegisterAttention<${A_TYPE}> registration(\"${A_TYPE}\");
   if("f64" IN_LIST A_DTYPES)
     set(f64 1)
   endif()
-  add_custom_command(OUTPUT ${folder}/${name}.h ${folder}/${name}.cpp
+  add_custom_command(OUTPUT ${folder}/${name}.h ${folder}/${name}.cpp ${folder}/${name}_parallel.cpp
     COMMAND ${name}.describe ${name} ${source_name} $<BOOL:${A_BACKWARD}> ${f64} ${folder}
     DEPENDS $<TARGET_FILE:${name}.describe> COMMENT "library ${name}" VERBATIM)
 
-  add_library(${name} STATIC ${folder}/${name}.cpp)
+  add_library(${name} STATIC ${folder}/${name}.cpp ${folder}/${name}_parallel.cpp)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)  # as in libattune.a
   target_link_libraries(${name} PUBLIC attune::attune)
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${folder}>)

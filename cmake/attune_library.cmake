@@ -79,6 +79,7 @@ attune_add_sources(attention_backward attention_backward/sdpa_backward_captures
   attention_backward/sdpa_backward_tasks user_attention/user_captures)
 attune_add_sources(user_attention user_attention/user_attention)
 attune_add_sources(user_attention_backward user_attention/user_attention_backward)
+attune_add_sources(user_ranks context_parallel/user_ranks)
 attune_add_sources(product_cost layers/product_cost)
 attune_add_sources(product_plan layers/product_plan)
 attune_add_sources(cost_terms dispatch/cost_terms)
@@ -99,7 +100,8 @@ foreach(header additive additive_backward append context_parallel dropout kv_cac
     masked_softmax_backward merge multi_head multi_head_backward paged rows sdpa sdpa_backward varlen varlen_backward)
   attune_add_sources(c_${header} c_api/functions/${header})
 endforeach()
-foreach(group listing merge_parts parallel_plan plan_product plan_sdpa user_attention user_attention_backward)
+foreach(group listing merge_parts parallel_plan plan_product plan_sdpa user_attention user_attention_backward
+    user_ranks)
   attune_add_sources(c_${group} c_api/${group})
 endforeach()
 # The archive becomes part of a shared object of any user who makes one that calls it. Symbols there are not hidden: a program

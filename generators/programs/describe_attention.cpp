@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// NAME.describe: the program that writes <name>.h and <name>.cpp of the user's attention that it is linked with.
+// NAME.describe: the program that writes <name>.h, <name>.cpp and <name>_parallel.cpp of the user's attention that it is linked
+// with.
 // usage: NAME.describe NAME SOURCE BACKWARD(0|1) F64(0|1) FOLDER
 #include "generators/attention/equations/score_derivative.h"
 #include "generators/attention/equations/user_attention.h"
@@ -45,11 +46,44 @@ std::string dtype_of(const attune::Capture::State &c) {
     return c.type == Float(32) ? "f32" : c.type == Float(64) ? "f64" : c.type == Bool() ? "boolean" : "i32";
 }
 
+// Functions of context_parallel.h that take a user's attention: name, and the comment of its declaration.
+struct Collective {
+    const char *name, *comment;
+};
+constexpr Collective collectives[] = {
+    {"ring_attention", "Chunks of keys and values travel round the ranks."},
+    {"gathered_attention", "All keys and values that a rank's queries see come first."},
+    {"head_parallel_attention", "Each rank computes some heads of all positions."},
+    {"sharded_decode", "Few queries, the same on every rank, over caches that are spread over the ranks."},
+};
+std::string tensors_of(const std::string &indent) {
+    return "const attune::ConstView &query, const attune::ConstView &key,\n" + indent + "const attune::ConstView &value, ";
+}
+
+// Declarations of the functions over ranks.
+std::string collectives_of(bool backward) {
+    const std::string group = "attune::Context &, const attune::Communicator &, const attune::ParallelPlan &,";
+    std::ostringstream h;
+    h << "\n// Over the ranks of a communicator, as the functions of these names in attune/context_parallel.h: indices of the "
+         "score\n"
+         "// and mask are those of all positions, of which packed documents are batch entries. Captures are those of all "
+         "positions,\n// equal on every rank; block_mask is not used.\n";
+    for (const Collective &c : collectives)
+        h << "// " << c.comment << "\nattune::Status " << c.name << "(" << group << "\n    " << tensors_of("    ")
+          << "const attune::View &out,\n    const Options & = {}, attune::ParallelReport * = nullptr) noexcept;\n";
+    if (backward)
+        h << "// Gradients of any of these but sharded_decode; those of captures are of all ranks, on each.\n"
+          << "attune::Status ring_attention_backward(" << group << "\n    " << tensors_of("    ")
+          << "const attune::SdpaForward &,\n    const Gradients &, const Options & = {}, attune::ParallelReport * = nullptr) "
+             "noexcept;\n";
+    return h.str();
+}
+
 std::string header_of(const attune::UserAttention &user, const std::string &name, const std::string &source, bool backward) {
     std::ostringstream h;
     h << "// Made by attune_add_attention() of " << user.name << " in " << source << ".\n"
-      << "#pragma once\n#include <attune/block_mask.h>\n#include <attune/sdpa_backward.h>\n\nnamespace " << name
-      << " {\n\nstruct Options {\n";
+      << "#pragma once\n#include <attune/block_mask.h>\n#include <attune/context_parallel.h>\n"
+      << "#include <attune/sdpa_backward.h>\n\nnamespace " << name << " {\n\nstruct Options {\n";
     for (const auto &c : user.captures) {
         if (c->dimensions > 0)
             h << "    attune::ConstView " << c->name << " = {};  // " << type_in_words(*c) << ", rank " << c->dimensions
@@ -61,29 +95,25 @@ std::string header_of(const attune::UserAttention &user, const std::string &name
     if (user.mask) h << "    attune::BlockMask *block_mask = nullptr;  // null: the mask is asked in each call\n";
     h << "};\n\n// As attune::scaled_dot_product_attention() (attune/sdpa.h), with the score and mask of " << user.name
       << " behind softcap, bias and ALiBi.\n"
-      << "attune::Status forward(attune::Context &, const attune::ConstView &query, const attune::ConstView &key,\n"
-      << "                       const attune::ConstView &value, const attune::View &out, const Options & = {}) noexcept;\n";
+      << "attune::Status forward(attune::Context &, " << tensors_of("                       ")
+      << "const attune::View &out, const Options & = {}) noexcept;\n";
     if (backward) {
         h << "\n// Outputs; each may be left out.\nstruct Gradients {\n    attune::SdpaGradients sdpa = {};\n";
         for (const auto &c : user.captures)
             if (known_of(user, *c).has_gradient)
                 h << "    attune::View " << c->name << " = {};  // as Options::" << c->name << "\n";
         h << "};\n\n// As attune::scaled_dot_product_attention_backward() (attune/sdpa_backward.h).\n"
-          << "attune::Status backward(attune::Context &, const attune::ConstView &query, const attune::ConstView &key,\n"
-          << "                        const attune::ConstView &value, const attune::SdpaForward &, const Gradients &,\n"
-          << "                        const Options & = {}) noexcept;\n";
+          << "attune::Status backward(attune::Context &, " << tensors_of("                        ")
+          << "const attune::SdpaForward &, const Gradients &,\n                        const Options & = {}) noexcept;\n";
     }
-    h << "\n}  // namespace " << name << "\n";
+    h << collectives_of(backward) << "\n}  // namespace " << name << "\n";
     return h.str();
 }
 
-std::string source_of(const attune::UserAttention &user, const std::string &name, bool backward) {
+// The record of the attention, with its variants and captures.
+std::string record_of(const attune::UserAttention &user, const std::string &name, bool backward) {
     std::ostringstream s;
-    s << "#include \"" << name << ".h\"\n#include <attune/detail/user_attention.h>\n\nextern \"C\" {\n#include \"" << name
-      << "_symbols.inc\"\n}\n\nnamespace " << name
-      << " {\nnamespace {\n\nusing namespace attune;\nusing namespace attune::detail;\n\nconstexpr VariantRecord variants[] = "
-         "{\n#include \""
-      << name << "_variants.inc\"\n};\n";
+    s << "namespace {\nconstexpr VariantRecord variants[] = {\n#include \"" << name << "_variants.inc\"\n};\n";
     if (!user.captures.empty()) {
         s << "constexpr CaptureRecord captures[] = {\n";
         for (const auto &c : user.captures) {
@@ -94,38 +124,84 @@ std::string source_of(const attune::UserAttention &user, const std::string &name
         }
         s << "};\n";
     }
+    s << "}  // namespace\n\n";
     attune::MaskDependence mask{};
     if (user.mask) mask = attune::dependence_of(user.mask);
-    s << "constexpr AttentionRecord record{\"" << name << "\", \"user_" << name << "\", \""
-      << (backward ? "user_" + name + "_backward" : "") << "\", " << (user.captures.empty() ? "{}" : "captures") << ", "
-      << bool(user.mask) << ", " << mask.on_batch << ", " << mask.on_head
-      << ", variants};\nconst AttentionRegistration registration(record);\n\n}  // namespace\n\n"
-      << "Status forward(Context &context, const ConstView &query, const ConstView &key, const ConstView &value, const View "
-         "&out,\n"
-      << "               const Options &options) noexcept {\n";
-    auto arguments = [&] {
-        s << "    const CaptureArgument given[] = {";
-        for (const auto &c : user.captures)
-            s << (c->dimensions > 0 ? "{options." + c->name + ", {}}, " : "{{}, options." + c->name + "}, ");
-        s << "{}};\n";
-        return "ArrayView<const CaptureArgument>(given, " + std::to_string(user.captures.size()) + "), " +
-               (user.mask ? "options.block_mask" : "nullptr");
-    };
-    std::string more = arguments();
-    s << "    return run_user_attention(context, record, query, key, value, out, options.sdpa, " << more << ");\n}\n";
-    if (backward) {
-        s << "\nStatus backward(Context &context, const ConstView &query, const ConstView &key, const ConstView &value,\n"
-          << "                const SdpaForward &forward, const Gradients &gradients, const Options &options) noexcept {\n";
-        more = arguments();
-        s << "    const View captured[] = {";
-        for (const auto &c : user.captures) s << (known_of(user, *c).has_gradient ? "gradients." + c->name : "{}") << ", ";
-        s << "{}};\n    return run_user_attention_backward(context, record, query, key, value, forward, gradients.sdpa,\n"
-          << "                                       ArrayView<const View>(captured, " << user.captures.size()
-          << "), options.sdpa, " << more << ");\n}\n";
-    }
-    s << "\n}  // namespace " << name << "\n";
+    s << "// Hidden: a program may have the attention linked in, and load a module with another "
+         "copy.\n[[gnu::visibility(\"hidden\")]] extern constexpr AttentionRecord record{\""
+      << name << "\", \"user_" << name << "\", \"" << (backward ? "user_" + name + "_backward" : "") << "\", "
+      << (user.captures.empty() ? "{}" : "captures") << ", " << bool(user.mask) << ", " << mask.on_batch << ", " << mask.on_head
+      << ", variants};\n\nnamespace {\nconst AttentionRegistration registration(record);\n}\n";
     return s.str();
 }
+
+// Text of the two sources of a library: the record and its functions, and the functions over ranks, which a program that does
+// not call them does not link.
+class Sources {
+public:
+    Sources(const attune::UserAttention &user, const std::string &name, bool backward)
+        : user_(user), name_(name), backward_(backward) {
+        given_ = "    const CaptureArgument given[] = {", captured_ = "    const View captured[] = {";
+        for (const auto &c : user.captures) {
+            given_ += c->dimensions > 0 ? "{options." + c->name + ", {}}, " : "{{}, options." + c->name + "}, ";
+            captured_ += (known_of(user, *c).has_gradient ? "gradients." + c->name : "{}") + ", ";
+        }
+        given_ += "{}};\n", captured_ += "{}};\n";
+        captures_ = "{given, " + std::to_string(user.captures.size()) + "}";
+        grad_captures_ = "{captured, " + std::to_string(user.captures.size()) + "}";
+    }
+
+    std::string own() const {
+        const std::string block_mask = user_.mask ? "options.block_mask" : "nullptr";
+        std::ostringstream s;
+        s << "#include \"" << name_ << ".h\"\n#include <attune/detail/user_attention.h>\n\nextern \"C\" {\n#include \"" << name_
+          << "_symbols.inc\"\n}\n\nnamespace " << name_ << " {\n\nusing namespace attune;\n"
+          << "using namespace attune::detail;\n\n"
+          << record_of(user_, name_, backward_) << "\nStatus forward(Context &context, " << tensors_
+          << "const View &out, const Options &options) noexcept {\n"
+          << given_ << "    return run_user_attention(context, record, query, key, value, out, options.sdpa, " << captures_
+          << ", " << block_mask << ");\n}\n";
+        if (backward_)
+            s << "\nStatus backward(Context &context, " << tensors_
+              << "const SdpaForward &forward, const Gradients &gradients, const Options &options) noexcept {\n"
+              << given_ << captured_
+              << "    return run_user_attention_backward(context, record, query, key, value, forward, gradients.sdpa, "
+              << grad_captures_ << ",\n        options.sdpa, " << captures_ << ", " << block_mask << ");\n}\n";
+        s << "\n}  // namespace " << name_ << "\n";
+        return s.str();
+    }
+
+    std::string over_ranks() const {
+        const std::string group = "Context &context, const Communicator &communicator, const ParallelPlan &plan,\n    ";
+        std::ostringstream s;
+        s << "#include \"" << name_ << ".h\"\n#include <attune/detail/user_attention.h>\n\nnamespace " << name_
+          << " {\n\nusing namespace attune;\nusing namespace attune::detail;\n\n[[gnu::visibility(\"hidden\")]] extern const "
+             "AttentionRecord record;\n";
+        for (const Collective &c : collectives)
+            s << "\nStatus " << c.name << "(" << group << tensors_
+              << "const View &out, const Options &options, ParallelReport *report) noexcept {\n"
+              << given_ << "    return run_user_attention_over_ranks(context, Collective::" << c.name
+              << ", communicator, plan, record, query, key, value, out,\n        {options.sdpa, report}, " << captures_
+              << ");\n}\n";
+        if (backward_)
+            s << "\nStatus ring_attention_backward(" << group << tensors_
+              << "const SdpaForward &forward, const Gradients &gradients, const Options &options,\n    ParallelReport *report) "
+                 "noexcept {\n"
+              << given_ << captured_
+              << "    return run_user_attention_backward_over_ranks(context, communicator, plan, record, query, key, value, "
+                 "forward,\n        gradients.sdpa, "
+              << grad_captures_ << ", {options.sdpa, report}, " << captures_ << ");\n}\n";
+        s << "\n}  // namespace " << name_ << "\n";
+        return s.str();
+    }
+
+private:
+    const attune::UserAttention &user_;
+    const std::string name_;
+    const bool backward_;
+    std::string given_, captured_, captures_, grad_captures_;
+    const std::string tensors_ = "const ConstView &query, const ConstView &key, const ConstView &value,\n    ";
+};
 
 // Evaluates every member, so that errors are reported here, once, and not by each kernel.
 void ask(const attune::UserAttention &user, bool backward, bool f64) {
@@ -163,8 +239,9 @@ int main(int argc, char **argv) {
         const bool backward = std::string(argv[3]) == "1", f64 = std::string(argv[4]) == "1";
         attune::check_word(name, "a library");
         ask(user, backward, f64);
-        if (write(base + ".h", header_of(user, name, argv[2], backward)) &&
-            write(base + ".cpp", source_of(user, name, backward)))
+        const Sources sources(user, name, backward);
+        if (write(base + ".h", header_of(user, name, argv[2], backward)) && write(base + ".cpp", sources.own()) &&
+            write(base + "_parallel.cpp", sources.over_ranks()))
             return 0;
         std::cerr << "cannot write " << base << ".h\n";
     } catch (const Error &e) {  // Halide's error, which is no std::exception

@@ -21,6 +21,8 @@ NO_FUNCTIONS = {
     "merge_attentions": "merge_attention() takes any number of parts",
     "user_attention": "functions that define() returns",
     "user_attention_backward": "their method backward",
+    "user_attention_over_ranks": "of C and C++ alone",
+    "user_attention_backward_over_ranks": "of C and C++ alone",
     "with_band": "plan_sdpa() takes causal and window",
     "packed_weight_extents": "the shape of what pack_linear_weight() returns",
     "variant": "an element of variants()",

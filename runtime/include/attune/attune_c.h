@@ -110,6 +110,15 @@ enum {
     ATTUNE_PARALLEL_SCHEME_HEADS = 3,          // head_parallel_attention
 };
 
+// Functions over ranks that take an attention that a user wrote.
+typedef int32_t attune_collective;
+enum {
+    ATTUNE_COLLECTIVE_RING_ATTENTION = 0,           // as ring_attention()
+    ATTUNE_COLLECTIVE_GATHERED_ATTENTION = 1,       // as gathered_attention()
+    ATTUNE_COLLECTIVE_HEAD_PARALLEL_ATTENTION = 2,  // as head_parallel_attention()
+    ATTUNE_COLLECTIVE_SHARDED_DECODE = 3,           // as sharded_decode()
+};
+
 // Resources of calls: threads, memory, device; the message of its last call, and the variant that ran last. Contexts are
 // independent: different threads may use different contexts at the same time. One context serves one call at a time.
 typedef struct attune_context attune_context;
@@ -1326,7 +1335,7 @@ ATTUNE_API attune_status attune_forecast_parallel(attune_context *context, const
 //   key: (B, Hkv, S, Dk), as query: its keys; Hkv divides Hq
 //   value: (B, Hkv, S, Dv), as query: its values
 //   out: (B, Hq, S, Dv), as query, output: the result of its queries
-//   options: options; refused are dropout, weights, offset, offsets, cache_lens and the general score
+//   options: options; refused are weights, offset, offsets, cache_lens and the general score
 ATTUNE_API attune_status attune_ring_attention(attune_context *context, const attune_communicator *communicator,
                                                const attune_parallel_plan *plan, const attune_tensor *query,
                                                const attune_tensor *key, const attune_tensor *value, const attune_tensor *out,
@@ -1357,7 +1366,7 @@ ATTUNE_API attune_status attune_ring_attention_backward(attune_context *context,
 //   key: (B, Hkv, S, Dk), as query: its keys; Hkv divides Hq
 //   value: (B, Hkv, S, Dv), as query: its values
 //   out: (B, Hq, S, Dv), as query, output: the result of its queries
-//   options: options; refused are dropout, weights, offset, offsets, cache_lens and the general score
+//   options: options; refused are weights, offset, offsets, cache_lens and the general score
 ATTUNE_API attune_status attune_gathered_attention(attune_context *context, const attune_communicator *communicator,
                                                    const attune_parallel_plan *plan, const attune_tensor *query,
                                                    const attune_tensor *key, const attune_tensor *value,
@@ -1447,6 +1456,45 @@ ATTUNE_API attune_status attune_user_attention_backward(
     const attune_sdpa_forward *forward, const attune_sdpa_gradients *gradients,
     const attune_capture_gradient *capture_gradients, size_t capture_gradients_count, const attune_capture *captures,
     size_t captures_count, attune_block_mask *block_mask, const attune_sdpa_options *options);
+
+// Attention with a score or mask that a user wrote over positions that are spread over ranks; its score and mask see the
+// indices of all positions. Collective.
+//   function: the function whose tensors, options and way it takes
+//   communicator: the group, and this rank in it
+//   plan: positions of every rank, equal on all ranks
+//   name: name of the attention
+//   query: (B, Hq, S, Dk), as built: queries of this rank, S = positions_of(rank) rows; of sharded_decode a few, the same on
+//       every rank
+//   key: (B, Hkv, S, Dk), as query: its keys; Hkv divides Hq
+//   value: (B, Hkv, S, Dv), as query: its values
+//   out: (B, Hq, S, Dv), as query, output: the result of its queries
+//   captures: all captures of its struct, by name: those of all positions, equal on every rank
+//   options: options; refused are score and score_weight, too
+ATTUNE_API attune_status attune_user_attention_over_ranks(attune_context *context, attune_collective function,
+                                                          const attune_communicator *communicator,
+                                                          const attune_parallel_plan *plan, const char *name,
+                                                          const attune_tensor *query, const attune_tensor *key,
+                                                          const attune_tensor *value, const attune_tensor *out,
+                                                          const attune_capture *captures, size_t captures_count,
+                                                          const attune_parallel_options *options);
+
+// Gradients of the loss by the inputs of user_attention_over_ranks(), but of sharded_decode. Collective.
+//   communicator: the group, and this rank in it
+//   plan: positions of every rank, equal on all ranks
+//   name: name of the attention
+//   query: (B, Hq, S, Dk), as built: queries of this rank
+//   key: (B, Hkv, S, Dk), as query: its keys
+//   value: (B, Hkv, S, Dv), as query: its values
+//   forward: results of the forward pass of this rank's queries, and the gradients by them
+//   gradients: the gradients that are wanted, the same on every rank
+//   capture_gradients: the gradients by captures that are wanted, the same on every rank: of all ranks
+//   captures: all captures of the forward pass
+//   options: options of the forward pass, without lse
+ATTUNE_API attune_status attune_user_attention_backward_over_ranks(
+    attune_context *context, const attune_communicator *communicator, const attune_parallel_plan *plan, const char *name,
+    const attune_tensor *query, const attune_tensor *key, const attune_tensor *value, const attune_sdpa_forward *forward,
+    const attune_sdpa_gradients *gradients, const attune_capture_gradient *capture_gradients, size_t capture_gradients_count,
+    const attune_capture *captures, size_t captures_count, const attune_parallel_options *options);
 
 // attune/sdpa.h
 

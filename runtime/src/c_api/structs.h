@@ -21,6 +21,8 @@ inline constexpr std::string_view names_of_cache_when_full[] = {"refuse", "slide
 inline constexpr std::string_view names_of_rope_pairs[] = {"halves", "interleaved"};
 inline constexpr std::string_view names_of_parallel_layout[] = {"contiguous", "head_tail", "striped", "balanced"};
 inline constexpr std::string_view names_of_parallel_scheme[] = {"ring", "ring_backward", "gathered", "heads"};
+inline constexpr std::string_view names_of_collective[] = {"ring_attention", "gathered_attention", "head_parallel_attention",
+                                                           "sharded_decode"};
 
 // The C++ struct of a caller's C struct; null has all defaults. The reader keeps the first error.
 Allocator read(Reader &, const attune_allocator *, const Name &);

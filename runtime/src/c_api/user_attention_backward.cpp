@@ -17,9 +17,7 @@ attune_status attune_user_attention_backward(attune_context *context, const char
                         value_given = reader.input(value, {"value"});
         const SdpaForward forward_given = read(reader, forward, {"forward"});
         const SdpaGradients gradients_given = read(reader, gradients, {"gradients"});
-        const auto wanted = by_name<attune_capture_gradient, View>(
-            reader, *attention, capture_gradients, capture_gradients_count, "capture_gradients",
-            [&](const attune_capture_gradient &c) { return reader.output(c.gradient, {c.name}); });
+        const auto wanted = read_capture_gradients(reader, *attention, capture_gradients, capture_gradients_count);
         const auto captures_given = read_captures(reader, *attention, captures, captures_count);
         const SdpaOptions options_given = read(reader, options, {"options"});
         if (!reader.ok()) return reader.status();

@@ -47,4 +47,10 @@ inline std::vector<detail::CaptureArgument> read_captures(Reader &reader, const 
     return by_name<attune_capture, detail::CaptureArgument>(reader, attention, given, count, "captures", read_one);
 }
 
+inline std::vector<View> read_capture_gradients(Reader &reader, const detail::AttentionRecord &attention,
+                                                const attune_capture_gradient *given, std::size_t count) {
+    const auto read_one = [&](const attune_capture_gradient &c) { return reader.output(c.gradient, {c.name}); };
+    return by_name<attune_capture_gradient, View>(reader, attention, given, count, "capture_gradients", read_one);
+}
+
 }  // namespace attune::c_api

@@ -98,6 +98,18 @@ void Agreement::add(const SdpaOptions &o) {
     add("invariant", std::int64_t{o.invariant}), add("variant", o.variant);
 }
 
+// The elements of captured buffers are not compared.
+void Agreement::add(const UserCall *user) {
+    add("attention", user ? user->attention->name : std::string_view());
+    Hash captures;
+    for (std::size_t n = 0; user && n < user->captures.size(); n++) {
+        const CaptureArgument &c = user->captures[n];
+        captures.add(c.number.value_or(0)), captures.add(std::int64_t{c.buffer.given()});
+        for (int e = 0; e < std::clamp(c.buffer.rank, 0, max_rank); e++) captures.add(c.buffer.extent[e]);
+    }
+    fields_.push_back({"captures", captures.value(), false});
+}
+
 Status Agreement::compare(Channel &channel, const Status &own) const {
     const Communicator &c = channel.communicator();
     if (fields_.size() + 2 > numbers_of_rank) return {StatusCode::internal, "more is compared than 512 bytes hold"};

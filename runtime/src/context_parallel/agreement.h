@@ -4,6 +4,7 @@
 #pragma once
 #include "attune/context_parallel.h"
 #include "context_parallel/channel.h"
+#include "user_attention/user_call.h"
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,7 @@ public:
     void add(const char *name, const ConstView &ints);  // i32 (n), or not given
     void add(const ParallelPlan &);
     void add(const SdpaOptions &);
+    void add(const UserCall *);
 
     // Compares with all ranks. `own`: this rank's refusal, if its arguments are wrong.
     Status compare(Channel &, const Status &own) const;

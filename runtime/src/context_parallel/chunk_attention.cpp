@@ -33,25 +33,38 @@ Status check_refused(const SdpaOptions &o) {
     return {};
 }
 
-// Dropout of one pair of chunks: counters of the call of all positions, in which packed documents are batch entries.
-Dropout dropout_of(const ParallelPlan &plan, const Dropout &all, std::int64_t query_heads, const ChunkPair &p) {
+// Where a pair of chunks lies in the call of all positions, in which packed documents are batch entries.
+PairOrigin origin_of(const ParallelPlan &plan, const ChunkPair &p) {
+    const auto &ends = plan.documents;
+    if (ends.empty()) return {.query = p.query, .key = p.key, .queries = plan.positions, .keys = plan.positions};
+    const auto next = std::upper_bound(ends.begin(), ends.end(), p.query);
+    const std::int64_t begin = *(next - 1), length = (next == ends.end() ? plan.positions : *next) - begin;
+    return {
+        .entry = next - 1 - ends.begin(), .query = p.query - begin, .key = p.key - begin, .queries = length, .keys = length};
+}
+
+// Dropout of one pair of chunks: counters of the call of all positions.
+Dropout dropout_of(const Dropout &all, std::int64_t query_heads, const PairOrigin &origin) {
     Dropout part = all;
     part.heads = counted_heads(all, query_heads);
-    std::int64_t begin = 0;
-    if (const auto &ends = plan.documents; !ends.empty()) {
-        const auto document = std::upper_bound(ends.begin(), ends.end(), p.query) - 1;
-        begin = *document;
-        part.first_head += static_cast<std::uint32_t>(document - ends.begin()) * part.heads;
-    }
-    part.first_query += static_cast<std::uint32_t>(p.query - begin);
-    part.first_key += static_cast<std::uint32_t>(p.key - begin);
+    part.first_head += static_cast<std::uint32_t>(origin.entry) * part.heads;
+    part.first_query += static_cast<std::uint32_t>(origin.query);
+    part.first_key += static_cast<std::uint32_t>(origin.key);
     return part;
 }
 
 }  // namespace
 
-bool uses_positions(const SdpaOptions &o) {
-    return o.causal != Causal::none || o.window.left >= 0 || o.window.right >= 0 || o.alibi || o.alibi_slopes.given();
+bool uses_positions(const RankCall &call) {
+    const SdpaOptions &o = call.options;
+    return call.user || o.causal != Causal::none || o.window.left >= 0 || o.window.right >= 0 || o.alibi ||
+           o.alibi_slopes.given();
+}
+
+Status attend_pair(Context &context, const UserCall *user, const PairOrigin &origin, const ConstView &query,
+                   const ConstView &key, const ConstView &value, const View &out, const SdpaOptions &options) {
+    if (!user) return scaled_dot_product_attention(context, query, key, value, out, options);
+    return run_user_call(context, state_of(context), user->with(origin), query, key, value, out, options);
 }
 
 ConstView table_of(const ConstView &v) { return v.given() ? as_rank4(v, false) : v; }
@@ -59,17 +72,18 @@ ConstView rows_of_table(const ConstView &v, std::int64_t first, std::int64_t cou
     return v.given() && v.extent[2] != 1 ? rows_of(v, first, count) : v;
 }
 
-PairOptions::PairOptions(const ParallelPlan &plan, const SdpaOptions &all, const ConstView &mask, const ConstView &bias,
-                         std::int64_t first, std::int64_t query_heads, const ChunkPair &p)
-    : options(all) {
+PairOptions::PairOptions(const RankCall &call, const ConstView &mask, const ConstView &bias, std::int64_t first,
+                         const ChunkPair &p)
+    : options(call.options), origin(origin_of(call.plan, p)) {
+    const SdpaOptions &all = call.options;
     SdpaOptions &o = options;
-    o.lse = {}, o.sinks = {}, o.dropout = dropout_of(plan, all.dropout, query_heads, p);
+    o.lse = {}, o.sinks = {}, o.dropout = dropout_of(all.dropout, call.query.extent[1], origin);
     const auto part = [&](const ConstView &v) {
         ConstView some = rows_of_table(v, p.query - first, p.queries);
         return v.given() && v.extent[3] != 1 ? part_of(some, 3, p.key, p.keys) : some;
     };
     o.mask = part(mask), o.bias = part(bias);
-    if (uses_positions(all)) {
+    if (uses_positions(call)) {
         o.offset = p.query - p.key;
         if (o.causal != Causal::none) o.causal = Causal::offset;
     }
@@ -116,6 +130,40 @@ Status check_queries(const RankCall &call) {
     return {};
 }
 
+Status check_attention_of_rank(Context::State &context, const RankCall &call, const View &out, const SdpaOptions &checked) {
+    if (call.user) {
+        SdpaCall of_user;
+        AttentionChoice choice;
+        return prepare_user_call(context, *call.user, call.query, call.key, call.value, out, checked, of_user, choice);
+    }
+    PreparedSdpa prepared;
+    return prepared.prepare(context, call.query, call.key, call.value, out, checked);
+}
+
+Status check_captures_of_pairs(Context::State &context, const RankCall &call, const View &out) {
+    if (!call.user) return {};
+    static constexpr double nothing = 0;
+    const Geometry geometry(call.plan);
+    const ConstView mask = table_of(call.options.mask), bias = table_of(call.options.bias);
+    const auto any_rows = [&](const ConstView &v, std::int64_t rows) {
+        return typed_view(&nothing, v.dtype, {v.extent[0], v.extent[1], rows, v.extent[3]}, {0, 0, 0, 1});
+    };
+    for (const std::int64_t chunk : geometry.chunks_of(call.rank))
+        for (std::int64_t of_keys = 0; of_keys < geometry.chunks(); of_keys++)
+            for (const ChunkPair &p : geometry.pairs(chunk, of_keys)) {
+                const std::int64_t first = geometry.begin(chunk), row = geometry.row(chunk), count = geometry.count(chunk);
+                const PairOptions of_pair(call, rows_of_table(mask, row, count), rows_of_table(bias, row, count), first, p);
+                const std::int64_t query = row + p.query - first;
+                if (Status s =
+                        check_captures_read(context, call.user->with(of_pair.origin), rows_of(call.query, query, p.queries),
+                                            any_rows(call.key, p.keys), any_rows(call.value, p.keys),
+                                            rows_of(out, query, p.queries), of_pair.options);
+                    !s.ok())
+                    return s;
+            }
+    return {};
+}
+
 Status check_rank_forward(Context::State &context, const RankCall &call, const View &out) {
     if (Status s = check_rank_call(call); !s.ok()) return s;
     if (Status s = check_queries(call); !s.ok()) return s;
@@ -123,11 +171,11 @@ Status check_rank_forward(Context::State &context, const RankCall &call, const V
     // Everything else is checked as in a call of one chunk, which nothing computes. The views are those of this rank.
     SdpaOptions checked = o;
     checked.valid_lens = checked.mask = checked.bias = {};
-    PreparedSdpa prepared;
-    if (Status s = prepared.prepare(context, call.query, call.key, call.value, out, checked); !s.ok()) return s;
+    if (Status s = check_attention_of_rank(context, call, out, checked); !s.ok()) return s;
     const NamedView inputs[] = {{"mask", o.mask}, {"bias", o.bias}, {"valid_lens", o.valid_lens}};
     const NamedView outputs[] = {{"out", out}, {"lse", o.lse}};
     if (Status s = check_overlaps(inputs, outputs); !s.ok()) return s;
+    if (Status s = check_captures_of_pairs(context, call, out); !s.ok()) return s;
     return check_chunk_kernels(context, out.dtype, false);
 }
 
@@ -167,12 +215,12 @@ Status ChunkAttention::run_pairs(std::int64_t chunk, const std::vector<ChunkPair
     const ConstView mask = rows_of_table(table_of(call_.options.mask), row, count),
                     bias = rows_of_table(table_of(call_.options.bias), row, count);
     for (const ChunkPair &p : pairs) {
-        PairOptions of_pair(call_.plan, call_.options, mask, bias, first, call_.query.extent[1], p);
+        PairOptions of_pair(call_, mask, bias, first, p);
         of_pair.options.lse = rows_of(lse, p.query - first, p.queries);
         const std::int64_t k = p.key - geometry_.begin(of_keys);
-        if (Status s = scaled_dot_product_attention(context_, rows_of(call_.query, row + p.query - first, p.queries),
-                                                    rows_of(key, k, p.keys), rows_of(value, k, p.keys),
-                                                    rows_of(out, p.query - first, p.queries), of_pair.options);
+        if (Status s = attend_pair(context_, call_.user, of_pair.origin, rows_of(call_.query, row + p.query - first, p.queries),
+                                   rows_of(key, k, p.keys), rows_of(value, k, p.keys), rows_of(out, p.query - first, p.queries),
+                                   of_pair.options);
             !s.ok())
             return s;
     }

@@ -3,6 +3,7 @@
 #pragma once
 #include "context_parallel/chunk_rows.h"
 #include "execution/scratch.h"
+#include "user_attention/user_call.h"
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,25 +15,35 @@ struct RankCall {
     const ParallelPlan &plan;
     int rank;
     ConstView query, key, value;
-    SdpaOptions options;  // of all positions
+    SdpaOptions options;             // of all positions
+    const UserCall *user = nullptr;  // of a user's attention, whose captures are those of all positions
 };
 
 // Checks of the caller's arguments, but for the output.
 Status check_rank_call(const RankCall &);
 // Checks the rows of the query, of the mask and of the bias, and that causal and window are the plan's.
 Status check_queries(const RankCall &);
+// Checks as a call of this rank's tensors, which nothing computes.
+Status check_attention_of_rank(Context::State &, const RankCall &, const View &out, const SdpaOptions &);
+// Refuses captures of a user's attention that are smaller than a pair of chunks of this rank's queries reads, so that no rank
+// fails when others have begun. `out` has the extents of the output, and is not written.
+Status check_captures_of_pairs(Context::State &, const RankCall &, const View &out);
 // Checks everything about one rank's forward, and that it overlaps nothing.
 Status check_rank_forward(Context::State &, const RankCall &, const View &out);
 
-// Whether options make a score depend on the positions of query and key.
-bool uses_positions(const SdpaOptions &);
+// Whether a score depends on the positions of query and key.
+bool uses_positions(const RankCall &);
+// Attention of queries and keys of a pair of chunks, by the library's scores or by a user's with this origin.
+Status attend_pair(Context &, const UserCall *, const PairOrigin &, const ConstView &query, const ConstView &key,
+                   const ConstView &value, const View &out, const SdpaOptions &);
 
-// Options of one pair of chunks, from those of all positions. `queries`: rows of the mask and the bias for the queries of the
-// pair's chunk, whose first position is `first`; its views have rank 4, or are not given.
+// Options of one pair of chunks, from those of all positions. `mask` and `bias` are their rows for the queries of the pair's
+// chunk, whose first position is `first`; they have rank 4, or are not given. `origin`: where the pair lies in the call of all
+// positions, in which packed documents are batch entries.
 struct PairOptions {
-    PairOptions(const ParallelPlan &, const SdpaOptions &, const ConstView &mask, const ConstView &bias, std::int64_t first,
-                std::int64_t query_heads, const ChunkPair &);
+    PairOptions(const RankCall &, const ConstView &mask, const ConstView &bias, std::int64_t first, const ChunkPair &);
     SdpaOptions options;
+    PairOrigin origin;
 
 private:
     std::vector<std::int32_t> lengths_;

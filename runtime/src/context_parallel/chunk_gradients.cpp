@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "context_parallel/chunk_gradients.h"
+#include "user_attention/user_gradients.h"
 #include <algorithm>
+#include <cstring>
 
 namespace attune {
 
@@ -71,44 +73,77 @@ Status GradientSum::end() {
     return {};
 }
 
-Status SlopeSum::begin(Context::State &context) {
+Status TableSum::begin(Context::State &context) {
     context_ = &context;
     if (!wanted()) return {};
-    const std::int64_t all = (static_cast<std::int64_t>(chunks_) + 1) * elements();
-    memory_.emplace(*context.scratch, static_cast<std::size_t>(all) * sizeof(float));
-    if (!memory_->data() && all > 0) return no_memory();
-    std::fill_n(slot(0), all, 0.0f);
+    const std::int64_t slots = static_cast<std::int64_t>(chunks_) + 1;
+    if (elements() > most_extent / slots)
+        return unsupported("gradients", "a rank sums more than 2^31 - 1 elements of a table: use larger chunks or more ranks");
+    const auto bytes = static_cast<std::size_t>(slots * elements() * size_of(gradient_.dtype));
+    memory_.emplace(*context.scratch, bytes);
+    if (!memory_->data() && bytes > 0) return no_memory();
+    if (bytes > 0) std::memset(memory_->data(), 0, bytes);
     return {};
 }
 
-View SlopeSum::part() const {
-    return gradient_.rank == 1 ? View(slot(chunks_), {gradient_.extent[0]})
-                               : View(slot(chunks_), {gradient_.extent[0], gradient_.extent[1]});
+View TableSum::part() const {
+    View part = gradient_;
+    part.data = slot(chunks_), part.capacity = -1;
+    std::int64_t stride = 1;
+    for (int n = part.rank - 1; n >= 0; n--) part.stride[n] = stride, stride *= part.extent[n];
+    return part;
 }
 
-Status SlopeSum::add(std::size_t n) {
+Status TableSum::add(std::size_t n) {
     const std::int64_t distance = static_cast<std::int64_t>(chunks_ - n) * elements();
-    return elements() > 0 ? sum_parts(*context_, slot(n), DType::f32, 2, distance, elements(), slot(n)) : Status();
+    return elements() > 0 ? sum_parts(*context_, slot(n), gradient_.dtype, 2, distance, elements(), slot(n)) : Status();
 }
 
-Status pair_gradients(Context &context, const Geometry &geometry, const SdpaOptions &options, std::int64_t of_queries,
+namespace {
+
+// The gradients of one call, of which those of the tables are parts of their sums.
+Status run_gradients(Context &context, const RankCall &call, const PairOptions &of_pair, const QueryRows &q, const KeyRows &k,
+                     const SdpaForward &forward, SdpaGradients &gradients, const PairGradients &g) {
+    if (g.slopes) gradients.alibi_slopes = g.slopes->part();
+    if (!call.user)
+        return scaled_dot_product_attention_backward(context, q.query, k.key, k.value, forward, gradients, of_pair.options);
+    std::vector<View> captures(call.user->captures.size());
+    for (std::size_t n = 0; g.captures && n < captures.size(); n++)
+        if ((*g.captures)[n].wanted()) captures[n] = (*g.captures)[n].part();
+    const UserCall user = call.user->with(of_pair.origin);
+    return run_user_gradients(context, state_of(context),
+                              {user, q.query, k.key, k.value, forward, gradients, captures, of_pair.options});
+}
+
+Status add_tables(const PairGradients &g) {
+    if (g.slopes)
+        if (Status s = g.slopes->add(g.own_queries); !s.ok()) return s;
+    if (g.captures)
+        for (TableSum &sum : *g.captures)
+            if (sum.wanted())
+                if (Status s = sum.add(g.own_queries); !s.ok()) return s;
+    return {};
+}
+
+}  // namespace
+
+Status pair_gradients(Context &context, const Geometry &geometry, const RankCall &call, std::int64_t of_queries,
                       const QueryRows &q, std::int64_t of_keys, const KeyRows &k, const PairGradients &g) {
     const std::int64_t first = geometry.begin(of_queries), first_key = geometry.begin(of_keys);
     for (const ChunkPair &p : geometry.pairs(of_queries, of_keys)) {
-        const PairOptions of_pair(geometry.plan(), options, q.mask, q.bias, first, q.query.extent[1], p);
+        const PairOptions of_pair(call, q.mask, q.bias, first, p);
         const auto by_query = [&](const auto &v) { return v.given() ? rows_of(v, p.query - first, p.queries) : v; };
         const auto by_key = [&](const auto &v) { return v.given() ? rows_of(v, p.key - first_key, p.keys) : v; };
         SdpaForward forward{by_query(q.out), without_column(by_query(q.lse)), by_query(q.grad_out)};
         if (q.grad_lse.given()) forward.grad_lse = without_column(by_query(q.grad_lse));
         SdpaGradients gradients{by_query(g.query), by_key(g.key), by_key(g.value)};
         if (g.bias.given()) gradients.bias = part_of(by_query(g.bias), 3, p.key, p.keys);
-        if (g.slopes) gradients.alibi_slopes = g.slopes->part();
-        if (Status s = scaled_dot_product_attention_backward(context, by_query(q.query), by_key(k.key), by_key(k.value),
-                                                             forward, gradients, of_pair.options);
+        QueryRows queries = q;
+        queries.query = by_query(q.query);
+        if (Status s = run_gradients(context, call, of_pair, queries, {by_key(k.key), by_key(k.value)}, forward, gradients, g);
             !s.ok())
             return s;
-        if (!g.slopes) continue;
-        if (Status s = g.slopes->add(g.own_queries); !s.ok()) return s;
+        if (Status s = add_tables(g); !s.ok()) return s;
     }
     return {};
 }

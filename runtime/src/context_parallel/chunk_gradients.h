@@ -3,6 +3,7 @@
 #pragma once
 #include "context_parallel/chunk_attention.h"
 #include "tensors/checks.h"
+#include <deque>
 
 namespace attune {
 
@@ -44,12 +45,13 @@ private:
     View narrow_;  // a part of 16-bit type
 };
 
-// Sums in f32 of the gradient by ALiBi's slopes, one for each chunk of queries of this rank. The sum over all ranks adds these
-// sums in the order of the chunks, and so has the same bits for any number of ranks.
-class SlopeSum {
+// Sums of the gradient by a table that any pair may read, ALiBi's slopes or a user's capture, in f32 or f64: one sum for each
+// chunk of queries of this rank. The sum over all ranks adds these sums in the order of the chunks, and so has the same bits
+// for any number of ranks.
+class TableSum {
 public:
     // None is wanted where the gradient is not given.
-    SlopeSum(const Geometry &geometry, int rank, const View &gradient)
+    TableSum(const Geometry &geometry, int rank, const View &gradient)
         : chunks_(geometry.chunks_of(rank).size()), gradient_(gradient) {}
 
     Status begin(Context::State &);
@@ -58,12 +60,13 @@ public:
     Status add(std::size_t n);
     bool wanted() const { return gradient_.given(); }
     std::int64_t elements() const { return elements_of(gradient_); }
+    const View &gradient() const { return gradient_; }
     // The sums of all chunks, each dense.
     const char *sums() const { return static_cast<const char *>(memory_->data()); }
 
 private:
-    float *slot(std::size_t n) const {
-        return static_cast<float *>(memory_->data()) + static_cast<std::int64_t>(n) * elements();
+    char *slot(std::size_t n) const {
+        return static_cast<char *>(memory_->data()) + static_cast<std::int64_t>(n) * elements() * size_of(gradient_.dtype);
     }
 
     const std::size_t chunks_;
@@ -76,10 +79,11 @@ private:
 struct PairGradients {
     View query, key, value;
     View bias = {};  // rank 4: rows of the chunk of queries, columns of all positions
-    SlopeSum *slopes = nullptr;
-    std::size_t own_queries = 0;  // the number of the chunk of queries among those of this rank, for `slopes`
+    TableSum *slopes = nullptr;
+    std::deque<TableSum> *captures = nullptr;  // one for each capture of a user's attention
+    std::size_t own_queries = 0;  // the number of the chunk of queries among those of this rank, for slopes and captures
 };
-Status pair_gradients(Context &, const Geometry &, const SdpaOptions &, std::int64_t of_queries, const QueryRows &,
+Status pair_gradients(Context &, const Geometry &, const RankCall &, std::int64_t of_queries, const QueryRows &,
                       std::int64_t of_keys, const KeyRows &, const PairGradients &);
 
 }  // namespace attune

@@ -23,6 +23,7 @@ Agreement agreement_of(ParallelCall which, const RankCall &call) {
     if (which == ParallelCall::decode) a.add("queries", call.query.extent[2]);
     a.add(call.plan);
     a.add(call.options);
+    a.add(call.user);
     return a;
 }
 
@@ -58,13 +59,15 @@ Status circulate(Channel &channel, const Geometry &geometry, const ChunkMessage 
 
 Status answer_forward(Context &context, const Communicator &communicator, const ParallelPlan &plan, const ConstView &query,
                       const ConstView &key, const ConstView &value, const View &out, const ParallelOptions &options,
-                      RankForward forward) noexcept {
+                      RankForward &forward, const UserOfRanks &of_user) noexcept {
     const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v, const View &o,
-                          const SdpaOptions &attention) {
+                          const SdpaOptions &attention, std::span<const CaptureArgument> captures) {
         if (Status s = check_group(communicator, plan); !s.ok()) return s;
-        return forward(context, communicator, {plan, communicator.rank, q, k, v, attention}, o, options.report);
+        const UserCall user{of_user.attention, captures, nullptr};
+        const RankCall call{plan, communicator.rank, q, k, v, attention, of_user.attention ? &user : nullptr};
+        return forward(context, communicator, call, o, options.report);
     };
-    return answer(context, body, query, key, value, out, options.attention);
+    return answer(context, body, query, key, value, out, options.attention, of_user.captures);
 }
 
 }  // namespace attune

@@ -44,9 +44,20 @@ Status circulate(Channel &, const Geometry &, const ChunkMessage &, bool of_keys
                  const std::function<Status()> &then = {});
 
 // One rank's part of a forward call, whose group has been checked.
-using RankForward = Status (*)(Context &, const Communicator &, const RankCall &, const View &out, ParallelReport *);
-// The answer of a forward call.
+using RankForward = Status(Context &, const Communicator &, const RankCall &, const View &out, ParallelReport *);
+RankForward ring_forward, gathered_forward, head_parallel_forward, decode_forward;
+
+// A user's attention in a collective call; of the library's attention there is none.
+struct UserOfRanks {
+    const detail::AttentionRecord *attention = nullptr;
+    ArrayView<const CaptureArgument> captures = {};
+};
+// The answer of a forward call, and of one of the gradients: grad_captures are those of a user's attention.
 Status answer_forward(Context &, const Communicator &, const ParallelPlan &, const ConstView &query, const ConstView &key,
-                      const ConstView &value, const View &out, const ParallelOptions &, RankForward) noexcept;
+                      const ConstView &value, const View &out, const ParallelOptions &, RankForward &,
+                      const UserOfRanks & = {}) noexcept;
+Status answer_backward(Context &, const Communicator &, const ParallelPlan &, const ConstView &query, const ConstView &key,
+                       const ConstView &value, const SdpaForward &, const SdpaGradients &, const ParallelOptions &,
+                       const UserOfRanks & = {}, ArrayView<const View> grad_captures = {}) noexcept;
 
 }  // namespace attune

@@ -59,7 +59,10 @@ private:
     std::vector<Channel::Request> requests_;
 };
 
-Status run(Context &context, const Communicator &c, const RankCall &call, const View &out, ParallelReport *report) {
+}  // namespace
+
+Status gathered_forward(Context &context, const Communicator &c, const RankCall &call, const View &out,
+                        ParallelReport *report) {
     Channel channel(c);
     Reporting reporting(report, channel);
     const Geometry geometry(call.plan);
@@ -78,12 +81,10 @@ Status run(Context &context, const Communicator &c, const RankCall &call, const 
     return attention.end();
 }
 
-}  // namespace
-
 Status gathered_attention(Context &context, const Communicator &communicator, const ParallelPlan &plan, const ConstView &query,
                           const ConstView &key, const ConstView &value, const View &out,
                           const ParallelOptions &options) noexcept {
-    return answer_forward(context, communicator, plan, query, key, value, out, options, run);
+    return answer_forward(context, communicator, plan, query, key, value, out, options, gathered_forward);
 }
 
 }  // namespace attune

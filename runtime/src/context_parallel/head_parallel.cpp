@@ -126,7 +126,10 @@ Status check(Context::State &context, const RankCall &call, const View &out, int
     return {};
 }
 
-Status run(Context &context, const Communicator &c, const RankCall &call, const View &out, ParallelReport *report) {
+}  // namespace
+
+Status head_parallel_forward(Context &context, const Communicator &c, const RankCall &call, const View &out,
+                             ParallelReport *report) {
     Channel channel(c);
     Reporting reporting(report, channel);
     const Status own = check(state_of(context), call, out, c.size);
@@ -150,6 +153,13 @@ Status run(Context &context, const Communicator &c, const RankCall &call, const 
     const View all_out = dense_view(memory, out.dtype, b, heads, one.positions, out.extent[3]);
     const View all_lse = dense_view(memory_of_lse, sum, b, heads, one.positions, 1);
     RankCall of_heads{one, 0, all[0], all[1], all[2], call.options};
+    std::optional<UserCall> user;
+    if (call.user) {
+        user = *call.user;
+        user->origin.head = c.rank * heads, user->origin.key_head = c.rank * all[1].extent[1];
+        user->origin.heads = call.query.extent[1];
+        of_heads.user = &*user;
+    }
     of_heads.options.lse = without_column(all_lse);
     Dropout &dropout = of_heads.options.dropout;
     dropout.heads = counted_heads(dropout, call.query.extent[1]);
@@ -174,12 +184,10 @@ Status run(Context &context, const Communicator &c, const RankCall &call, const 
     return reporting.wait_for([&] { return exchange.to_positions({all_out, all_lse}, {out, with_column(lse)}); });
 }
 
-}  // namespace
-
 Status head_parallel_attention(Context &context, const Communicator &communicator, const ParallelPlan &plan,
                                const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
                                const ParallelOptions &options) noexcept {
-    return answer_forward(context, communicator, plan, query, key, value, out, options, run);
+    return answer_forward(context, communicator, plan, query, key, value, out, options, head_parallel_forward);
 }
 
 }  // namespace attune

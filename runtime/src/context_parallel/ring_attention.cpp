@@ -3,9 +3,8 @@
 #include "context_parallel/collective.h"
 
 namespace attune {
-namespace {
 
-Status run(Context &context, const Communicator &c, const RankCall &call, const View &out, ParallelReport *report) {
+Status ring_forward(Context &context, const Communicator &c, const RankCall &call, const View &out, ParallelReport *report) {
     Channel channel(c);
     Reporting reporting(report, channel);
     const Geometry geometry(call.plan);
@@ -20,11 +19,9 @@ Status run(Context &context, const Communicator &c, const RankCall &call, const 
     return circulate(channel, geometry, messages, true, reporting, add, [&] { return attention.end(); });
 }
 
-}  // namespace
-
 Status ring_attention(Context &context, const Communicator &communicator, const ParallelPlan &plan, const ConstView &query,
                       const ConstView &key, const ConstView &value, const View &out, const ParallelOptions &options) noexcept {
-    return answer_forward(context, communicator, plan, query, key, value, out, options, run);
+    return answer_forward(context, communicator, plan, query, key, value, out, options, ring_forward);
 }
 
 }  // namespace attune

@@ -7,6 +7,8 @@
 #include "context_parallel/collective.h"
 #include "dispatch/op_call.h"
 #include "tensors/checks.h"
+#include "user_attention/user_gradients.h"
+#include <algorithm>
 #include <cstring>
 
 namespace attune {
@@ -15,12 +17,14 @@ namespace {
 class RingBackward {
 public:
     RingBackward(Context &context, const Communicator &c, const RankCall &call, const SdpaForward &forward,
-                 const SdpaGradients &gradients)
+                 const SdpaGradients &gradients, std::span<const View> grad_captures)
         : context_(context), c_(c), call_(call), forward_(forward), gradients_(gradients), geometry_(call.plan), channel_(c),
           of_query_(geometry_, call.rank, call.query, gradients.query, call.plan.chunk),
           of_key_(geometry_, call.rank, call.key, gradients.key, call.plan.chunk),
           of_value_(geometry_, call.rank, call.value, gradients.value, call.plan.chunk),
-          of_slopes_(geometry_, call.rank, gradients.alibi_slopes) {}
+          of_slopes_(geometry_, call.rank, gradients.alibi_slopes) {
+        for (const View &gradient : grad_captures) of_captures_.emplace_back(geometry_, call.rank, gradient);
+    }
 
     Status run(ParallelReport *report);
 
@@ -31,11 +35,17 @@ private:
     Status of_queries(Reporting &);
     Status of_keys(Reporting &);
     Status of_sinks(Reporting &);
-    Status sum_over_ranks(Reporting &, const char *own, std::int64_t elements, const View &to);
+    Status check_gradients() const;
+    Status sum_over_ranks(Reporting &, const char *own, const View &to);
     Status check_bias_gradient() const;
     View bias_rows(std::int64_t chunk) const;
-    SlopeSum *slopes() { return of_slopes_.wanted() ? &of_slopes_ : nullptr; }
-    bool wants_queries() const { return gradients_.query.given() || gradients_.bias.given() || of_slopes_.wanted(); }
+    TableSum *slopes() { return of_slopes_.wanted() ? &of_slopes_ : nullptr; }
+    bool wants_captures() const {
+        return std::any_of(of_captures_.begin(), of_captures_.end(), [](const TableSum &sum) { return sum.wanted(); });
+    }
+    bool wants_queries() const {
+        return gradients_.query.given() || gradients_.bias.given() || of_slopes_.wanted() || wants_captures();
+    }
     bool wants_keys() const { return gradients_.key.given() || gradients_.value.given(); }
     QueryRows own_queries(std::int64_t chunk) const;
     KeyRows own_keys(std::int64_t chunk) const;
@@ -50,7 +60,8 @@ private:
     const Geometry geometry_;
     Channel channel_;
     GradientSum of_query_, of_key_, of_value_;
-    SlopeSum of_slopes_;
+    TableSum of_slopes_;
+    std::deque<TableSum> of_captures_;  // one for each capture of a user's attention
 };
 
 Status RingBackward::check() {
@@ -65,24 +76,44 @@ Status RingBackward::check() {
     if (Status s = check_rank_call(of_forward); !s.ok()) return s;
     if (Status s = check_queries(call_); !s.ok()) return s;
     if (Status s = check_bias_gradient(); !s.ok()) return s;
-    SdpaOptions checked = o;
-    checked.valid_lens = checked.mask = checked.bias = {};
-    SdpaGradients others = gradients_;
-    others.bias = {};
-    PreparedSdpaBackward prepared;
-    if (Status s = prepared.prepare(state_of(context_), call_.query, call_.key, call_.value, forward_, others, checked);
-        !s.ok())
-        return s;
+    if (Status s = check_gradients(); !s.ok()) return s;
     const NamedView inputs[] = {{"mask", o.mask}, {"bias", o.bias}, {"valid_lens", o.valid_lens}};
-    const NamedView outputs[] = {{"gradients.query", gradients_.query},
-                                 {"gradients.key", gradients_.key},
-                                 {"gradients.value", gradients_.value},
-                                 {"gradients.bias", gradients_.bias},
-                                 {"gradients.alibi_slopes", gradients_.alibi_slopes},
-                                 {"gradients.sinks", gradients_.sinks}};
+    std::vector<NamedView> outputs = {{"gradients.query", gradients_.query},
+                                      {"gradients.key", gradients_.key},
+                                      {"gradients.value", gradients_.value},
+                                      {"gradients.bias", gradients_.bias},
+                                      {"gradients.alibi_slopes", gradients_.alibi_slopes},
+                                      {"gradients.sinks", gradients_.sinks}};
+    for (std::size_t n = 0; n < of_captures_.size(); n++)
+        outputs.push_back({call_.user->attention->captures[n].name, of_captures_[n].gradient()});
     if (Status s = check_overlaps(inputs, outputs); !s.ok()) return s;
     if (Status s = check_chunk_kernels(state_of(context_), call_.query.dtype, true); !s.ok()) return s;
     return begin();
+}
+
+// Checks as a call of this rank's tensors, which nothing computes.
+Status RingBackward::check_gradients() const {
+    SdpaOptions options = call_.options;
+    options.valid_lens = options.mask = options.bias = {};
+    SdpaGradients gradients = gradients_;
+    if (!call_.user) {
+        gradients.bias = {};
+        PreparedSdpaBackward prepared;
+        return prepared.prepare(state_of(context_), call_.query, call_.key, call_.value, forward_, gradients, options);
+    }
+    std::vector<View> captures;
+    for (const TableSum &sum : of_captures_) captures.push_back(sum.gradient());
+    BackwardCall call;
+    BackwardChoice choice;
+    if (Status s = prepare_user_gradients(
+            state_of(context_), {*call_.user, call_.query, call_.key, call_.value, forward_, gradients, captures, options},
+            call, choice);
+        !s.ok())
+        return s;
+    // Kernels of the forward read the same elements. The variant named is one of the backward.
+    RankCall of_forward = call_;
+    of_forward.options.variant = {};
+    return check_captures_of_pairs(state_of(context_), of_forward, writable(forward_.out));
 }
 
 // An element of the gradient for each pair of a query and a key of this rank's rows: each call of a pair of chunks writes its
@@ -106,6 +137,8 @@ View RingBackward::bias_rows(std::int64_t chunk) const {
 Status RingBackward::begin() {
     for (GradientSum *sum : {&of_query_, &of_key_, &of_value_})
         if (Status s = sum->begin(state_of(context_)); !s.ok()) return s;
+    for (TableSum &sum : of_captures_)
+        if (Status s = sum.begin(state_of(context_)); !s.ok()) return s;
     return of_slopes_.begin(state_of(context_));
 }
 
@@ -152,10 +185,15 @@ Status RingBackward::all_here() {
     for (std::size_t k = 0; k < own.size(); k++)
         for (std::size_t q = 0; q < own.size(); q++) {
             if (!geometry_.sees(own[q], own[k])) continue;
-            const PairGradients parts{
-                of_query_.part(q, whole), of_key_.part(k, whole), of_value_.part(k, whole), bias_rows(own[q]), slopes(), q};
-            if (Status s = pair_gradients(context_, geometry_, call_.options, own[q], own_queries(own[q]), own[k],
-                                          own_keys(own[k]), parts);
+            const PairGradients parts{of_query_.part(q, whole),
+                                      of_key_.part(k, whole),
+                                      of_value_.part(k, whole),
+                                      bias_rows(own[q]),
+                                      slopes(),
+                                      &of_captures_,
+                                      q};
+            if (Status s =
+                    pair_gradients(context_, geometry_, call_, own[q], own_queries(own[q]), own[k], own_keys(own[k]), parts);
                 !s.ok())
                 return s;
             if (Status s = of_query_.add(q); !s.ok()) return s;
@@ -170,9 +208,10 @@ Status RingBackward::of_queries(Reporting &reporting) {
     const auto add = [&](std::int64_t k, const std::vector<ConstView> &rows) -> Status {
         for (std::size_t q = 0; q < own.size(); q++) {
             if (!geometry_.sees(own[q], k)) continue;
-            const PairGradients parts{of_query_.part(q, is_whole(call_.plan)), {}, {}, bias_rows(own[q]), slopes(), q};
-            if (Status s = pair_gradients(context_, geometry_, call_.options, own[q], own_queries(own[q]), k,
-                                          {rows[0], rows[1]}, parts);
+            const PairGradients parts{
+                of_query_.part(q, is_whole(call_.plan)), {}, {}, bias_rows(own[q]), slopes(), &of_captures_, q};
+            if (Status s =
+                    pair_gradients(context_, geometry_, call_, own[q], own_queries(own[q]), k, {rows[0], rows[1]}, parts);
                 !s.ok())
                 return s;
             if (Status s = of_query_.add(q); !s.ok()) return s;
@@ -190,8 +229,7 @@ Status RingBackward::of_keys(Reporting &reporting) {
         for (std::size_t k = 0; k < own.size(); k++) {
             if (!geometry_.sees(q, own[k])) continue;
             const PairGradients parts{{}, of_key_.part(k, whole), of_value_.part(k, whole)};
-            if (Status s = pair_gradients(context_, geometry_, call_.options, q, rows, own[k], own_keys(own[k]), parts);
-                !s.ok())
+            if (Status s = pair_gradients(context_, geometry_, call_, q, rows, own[k], own_keys(own[k]), parts); !s.ok())
                 return s;
             if (Status s = of_key_.add(k); !s.ok()) return s;
             if (Status s = of_value_.add(k); !s.ok()) return s;
@@ -224,13 +262,14 @@ Status RingBackward::of_sinks(Reporting &reporting) {
             return s;
         part += bytes_of_chunk;
     }
-    return sum_over_ranks(reporting, own, heads, gradients_.sinks);
+    return sum_over_ranks(reporting, own, gradients_.sinks);
 }
 
-// The sum of dense parts in f32, one for each chunk of each rank, in the order of the chunks: the same on every rank. `own`
-// holds the parts of this rank's chunks; `to` has rank 1 or 2.
-Status RingBackward::sum_over_ranks(Reporting &reporting, const char *own, std::int64_t elements, const View &to) {
-    const auto bytes_of_chunk = static_cast<std::size_t>(elements) * sizeof(float);
+// The sum of dense parts of a gradient, one for each chunk of each rank, in the order of the chunks: the same on every rank.
+// `own` holds the parts of this rank's chunks.
+Status RingBackward::sum_over_ranks(Reporting &reporting, const char *own, const View &to) {
+    const std::int64_t elements = elements_of(to);
+    const auto bytes_of_chunk = static_cast<std::size_t>(elements * size_of(to.dtype));
     std::vector<std::size_t> bytes;
     for (int rank = 0; rank < c_.size; rank++) bytes.push_back(bytes_of_chunk * geometry_.chunks_of(rank).size());
     const std::size_t all = bytes_of_chunk * static_cast<std::size_t>(geometry_.chunks());
@@ -246,13 +285,11 @@ Status RingBackward::sum_over_ranks(Reporting &reporting, const char *own, std::
     char *sum = ordered + all;
     std::memset(sum, 0, bytes_of_chunk);
     if (geometry_.chunks() > 0 && elements > 0)
-        if (Status s = sum_parts(state_of(context_), ordered, DType::f32, geometry_.chunks(), elements, elements, sum); !s.ok())
+        if (Status s = sum_parts(state_of(context_), ordered, to.dtype, geometry_.chunks(), elements, elements, sum); !s.ok())
             return s;
-    const std::int64_t columns = to.extent[to.rank - 1];
-    for (std::int64_t n = 0; n < elements; n++) {
-        const std::int64_t row = to.rank == 2 ? n / columns * to.stride[0] : 0, at = row + n % columns * to.stride[to.rank - 1];
-        std::memcpy(static_cast<float *>(to.data) + at, sum + static_cast<std::size_t>(n) * sizeof(float), sizeof(float));
-    }
+    const View to4 = as_rank4(to, false);
+    const std::int64_t *n = to4.extent;
+    copy_rows(dense_view(sum, to.dtype, n[0], n[1], n[2], n[3]), to4);
     return {};
 }
 
@@ -263,6 +300,8 @@ Status RingBackward::run(ParallelReport *report) {
     agreement.add("rows of gradients.alibi_slopes", slopes.given() ? (slopes.rank == 2 ? slopes.extent[0] : 1) : -1);
     agreement.add("gradients.query or .bias", std::int64_t{wants_queries()});
     agreement.add("gradients.key or .value", std::int64_t{wants_keys()});
+    for (std::size_t n = 0; n < of_captures_.size(); n++)
+        if (of_captures_[n].wanted()) agreement.add("gradients of captures", static_cast<std::int64_t>(n));
     agreement.add("gradients.sinks", std::int64_t{gradients_.sinks.given()});
     agreement.add("forward.grad_lse", std::int64_t{forward_.grad_lse.given()});
     if (Status s = agreement.compare(channel_, check()); !s.ok()) return s;
@@ -277,24 +316,35 @@ Status RingBackward::run(ParallelReport *report) {
     }
     for (GradientSum *sum : {&of_query_, &of_key_, &of_value_})
         if (Status s = sum->end(); !s.ok()) return s;
+    for (const TableSum &sum : of_captures_)
+        if (sum.wanted())
+            if (Status s = sum_over_ranks(reporting, sum.sums(), sum.gradient()); !s.ok()) return s;
     if (of_slopes_.wanted())
-        if (Status s = sum_over_ranks(reporting, of_slopes_.sums(), of_slopes_.elements(), gradients_.alibi_slopes); !s.ok())
-            return s;
+        if (Status s = sum_over_ranks(reporting, of_slopes_.sums(), gradients_.alibi_slopes); !s.ok()) return s;
     return gradients_.sinks.given() ? of_sinks(reporting) : Status();
 }
 
 }  // namespace
 
+Status answer_backward(Context &context, const Communicator &communicator, const ParallelPlan &plan, const ConstView &query,
+                       const ConstView &key, const ConstView &value, const SdpaForward &forward, const SdpaGradients &gradients,
+                       const ParallelOptions &options, const UserOfRanks &of_user,
+                       ArrayView<const View> grad_captures) noexcept {
+    const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v, const SdpaForward &f,
+                          const SdpaGradients &g, const SdpaOptions &attention, std::span<const CaptureArgument> captures,
+                          std::span<const View> of_captures) {
+        if (Status s = check_group(communicator, plan); !s.ok()) return s;
+        const UserCall user{of_user.attention, captures, nullptr};
+        const RankCall call{plan, communicator.rank, q, k, v, attention, of_user.attention ? &user : nullptr};
+        return RingBackward(context, communicator, call, f, g, of_captures).run(options.report);
+    };
+    return answer(context, body, query, key, value, forward, gradients, options.attention, of_user.captures, grad_captures);
+}
+
 Status ring_attention_backward(Context &context, const Communicator &communicator, const ParallelPlan &plan,
                                const ConstView &query, const ConstView &key, const ConstView &value, const SdpaForward &forward,
                                const SdpaGradients &gradients, const ParallelOptions &options) noexcept {
-    const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v, const SdpaForward &f,
-                          const SdpaGradients &g, const SdpaOptions &attention) {
-        if (Status s = check_group(communicator, plan); !s.ok()) return s;
-        const RankCall call{plan, communicator.rank, q, k, v, attention};
-        return RingBackward(context, communicator, call, f, g).run(options.report);
-    };
-    return answer(context, body, query, key, value, forward, gradients, options.attention);
+    return answer_backward(context, communicator, plan, query, key, value, forward, gradients, options);
 }
 
 }  // namespace attune

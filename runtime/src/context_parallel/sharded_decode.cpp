@@ -17,8 +17,7 @@ Status check_decode(Context::State &context, const RankCall &call, const View &o
         if (v.view.given()) return unsupported(v.name, "is not taken by sharded_decode");
     SdpaOptions checked = o;
     checked.valid_lens = {};
-    PreparedSdpa prepared;
-    return prepared.prepare(context, call.query, call.key, call.value, out, checked);
+    return check_attention_of_rank(context, call, out, checked);
 }
 
 // The result over one chunk of this rank. Every entry has its own position of query 0 among the keys of the chunk.
@@ -35,14 +34,17 @@ Status attend_chunk(Context &context, const RankCall &call, const Geometry &geom
     SdpaOptions of_chunk = o;
     of_chunk.sinks = {}, of_chunk.lse = lse;
     of_chunk.valid_lens = ConstView(lens.data(), {batch});
-    if (uses_positions(o)) of_chunk.offsets = ConstView(offsets.data(), {batch});
+    if (uses_positions(call)) of_chunk.offsets = ConstView(offsets.data(), {batch});
     if (o.causal != Causal::none) of_chunk.causal = Causal::offset;
     const std::int64_t row = geometry.row(chunk);
-    return scaled_dot_product_attention(context, call.query, rows_of(call.key, row, count), rows_of(call.value, row, count),
-                                        out, of_chunk);
+    const PairOrigin origin{.key = first, .keys = call.plan.positions};
+    return attend_pair(context, call.user, origin, call.query, rows_of(call.key, row, count), rows_of(call.value, row, count),
+                       out, of_chunk);
 }
 
-Status decode(Context &context, const Communicator &c, const RankCall &call, const View &out, ParallelReport *report) {
+}  // namespace
+
+Status decode_forward(Context &context, const Communicator &c, const RankCall &call, const View &out, ParallelReport *report) {
     Channel channel(c);
     Reporting reporting(report, channel);
     const Geometry geometry(call.plan);
@@ -60,11 +62,9 @@ Status decode(Context &context, const Communicator &c, const RankCall &call, con
     return parts.merge(context, call.options.sinks, call.options.lse);
 }
 
-}  // namespace
-
 Status sharded_decode(Context &context, const Communicator &communicator, const ParallelPlan &plan, const ConstView &query,
                       const ConstView &key, const ConstView &value, const View &out, const ParallelOptions &options) noexcept {
-    return answer_forward(context, communicator, plan, query, key, value, out, options, decode);
+    return answer_forward(context, communicator, plan, query, key, value, out, options, decode_forward);
 }
 
 }  // namespace attune
