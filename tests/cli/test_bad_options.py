@@ -17,7 +17,9 @@ def test_dropout(problem, attune, text):
     assert done.returncode == 2 and done.stderr.startswith("attune: --dropout: ") and problem.files() == before
 
 
-@pytest.mark.parametrize("option, most", [("--seed", 2**64 - 1), ("--dropout-offset", 2**32 - 1)])
+@pytest.mark.parametrize("option, most", [
+    ("--seed", 2**64 - 1), *((f"--dropout-{name}", 2**32 - 1)
+                             for name in ("offset", "first-query", "first-key", "first-head", "heads"))])
 def test_seed(problem, option, most):
     for text in ("-1", "1.5", "x", "", str(most + 1)):
         problem.fails(option, "--dropout", "0.5", option, text)

@@ -113,7 +113,7 @@ def test_help_has_an_example(attune, command):
 
 CALL = "dtype threads variant"
 PICTURE = "heatmap labels-query labels-key"
-DROPOUT = "dropout seed dropout-offset"
+DROPOUT = "dropout seed dropout-offset dropout-first-query dropout-first-key dropout-first-head dropout-heads"
 INPUTS = f"query key value scale softcap bias alibi mask causal offset window valid-lens cache-lens sinks {DROPOUT} {CALL}"
 POOL = "key-pages key-scale key-minimum value-pages value-scale value-minimum"
 STEPS = "norm-weight norm-eps rope-base rope-scaling cos sin rope-dim rope-offset interleaved positions hadamard"

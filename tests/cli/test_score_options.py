@@ -118,6 +118,18 @@ def test_dropout_masks_differ(problem):
     assert np.array_equal(again[:, 0], masks[0])
 
 
+def test_dropout_of_a_part(problem):
+    # Batch entry 1, its heads 2 and 3, queries from 1 and keys from 2 of a call with four heads.
+    whole = problem.dropout_mask((2, 4, 3, 5), "--dropout", "0.5", "--seed", "7")
+    numbers = ("--dropout-first-query", "1", "--dropout-first-key", "2", "--dropout-first-head", "6", "--dropout-heads", "4")
+    kept = problem.dropout_mask((1, 2, 2, 3), "--dropout", "0.5", "--seed", "7", *numbers)
+    assert np.array_equal(kept, whole[1:, 2:, 1:, 2:])
+    # Heads 2 and 3 attend to the last of the two key heads.
+    problem.save(q=problem.load("q")[1:, 2:, 1:], k=problem.load("k")[1:, 1:, 2:], v=problem.load("v")[1:, 1:, 2:])
+    check(problem, "--dropout", "0.5", "--seed", "7", *numbers, expected=Options(dropout=0.5, survivors=kept))
+    problem.fails("--dropout", "--dropout", "0.5", "--dropout-heads", "1", says="heads must be 0 or at least 2, got 1")
+
+
 def test_everything_at_once(problem):
     rng = np.random.default_rng(8)
     kept = problem.dropout_mask((2, 4, 3, 5), "--dropout", "0.3", "--seed", "5")

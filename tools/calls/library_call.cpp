@@ -153,8 +153,14 @@ Dropout dropout_of(const DropoutArguments &given) {
         return *n;
     };
     dropout.seed = natural("--seed", given.seed, std::numeric_limits<std::uint64_t>::max(), "2^64 - 1");
-    constexpr std::uint64_t most_offset = std::numeric_limits<std::uint32_t>::max();
-    dropout.offset = static_cast<std::uint32_t>(natural("--dropout-offset", given.offset, most_offset, "2^32 - 1"));
+    const auto counter = [&](const char *argument, const Given &text) {
+        return static_cast<std::uint32_t>(natural(argument, text, std::numeric_limits<std::uint32_t>::max(), "2^32 - 1"));
+    };
+    dropout.offset = counter("--dropout-offset", given.offset);
+    dropout.first_query = counter("--dropout-first-query", given.first_query);
+    dropout.first_key = counter("--dropout-first-key", given.first_key);
+    dropout.first_head = counter("--dropout-first-head", given.first_head);
+    dropout.heads = counter("--dropout-heads", given.heads);
     return dropout;
 }
 

@@ -25,6 +25,12 @@ void add_dropout(CLI::App *command, DropoutArguments &a) {
     command->add_option("--seed", a.seed, "Of --dropout, 64 bits (default 0); the mask depends on it and on b, h, i, j alone")
         ->type_name("N");
     command->add_option("--dropout-offset", a.offset, "Another mask of the same seed, 32 bits (default 0)")->type_name("N");
+    command
+        ->add_option("--dropout-first-query", a.first_query, "Number of query 0 in a larger call, whose weights are kept here")
+        ->type_name("N");
+    command->add_option("--dropout-first-key", a.first_key, "Number of key 0 in the larger call")->type_name("N");
+    command->add_option("--dropout-first-head", a.first_head, "Number b H + h of head 0 in the larger call")->type_name("N");
+    command->add_option("--dropout-heads", a.heads, "H, query heads of the larger call (default Hq)")->type_name("H");
 }
 
 void add_scores(CLI::App *command, AttentionArguments &a, const char *default_scale) {

@@ -73,7 +73,8 @@ void add_paged(CLI::App &run) {
     file(paged, "--prefix-of", a->prefix_of, "(B,): the prefix of each sequence, -1: none");
     add_scores(paged, attention, "1 / sqrt(Dk)");
     add_invariant(paged, attention);
-    for (const char *option : {"--causal", "--offset", "--dropout", "--seed", "--dropout-offset"})
+    for (const char *option : {"--causal", "--offset", "--dropout", "--seed", "--dropout-offset", "--dropout-first-query",
+                               "--dropout-first-key", "--dropout-first-head", "--dropout-heads"})
         paged->remove_option(paged->get_option(option));
 }
 

@@ -20,7 +20,7 @@ struct PictureArguments {
 };
 
 struct DropoutArguments {
-    Given probability, seed, offset;
+    Given probability, seed, offset, first_query, first_key, first_head, heads;
 };
 
 // Arguments common to the commands of attention, as the ops of the library share SdpaOptions.
