@@ -112,7 +112,7 @@ def heatmap(weights: ArrayLike, *, valid_lens: ArrayLike | Sequence[int] | None 
         ValueError: more than 250000 cells or 1024 panels, or too few labels.
     """
 
-def scaled_dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
+def scaled_dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, dropout_first_query: int = 0, dropout_first_key: int = 0, dropout_first_head: int = 0, dropout_heads: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
     """
     softmax(score(query, key)) value over the keys that every given mask lets take part.
 
@@ -142,6 +142,13 @@ def scaled_dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayL
         dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
         seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
         dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        dropout_first_query: Of a part of a larger call, which keeps the weights that the larger one
+            keeps: the number of query 0 there, modulo 2^32.
+        dropout_first_key: Of a part of a larger call: the number of key 0 there, modulo 2^32.
+        dropout_first_head: Of a part of a larger call: the number of query head 0 there, modulo 2^32;
+            head h of batch entry b has the number b * dropout_heads + h.
+        dropout_heads: Of a part of a larger call: the query heads of the larger call, at least Hq; 0:
+            Hq.
         invariant: The same bits for a prompt at once, in chunks and token by token.
         variant: Run this variant, or fail; None: dispatch chooses.
         out: Output, written in place; None: a new array.
@@ -169,7 +176,7 @@ def scaled_dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayL
         MemoryError: no memory for scratch.
     """
 
-def additive_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, *, w_query: ArrayLike | None = None, w_key: ArrayLike | None = None, b_query: ArrayLike | None = None, b_key: ArrayLike | None = None, w_score: ArrayLike | None = None, b_score: float = 0.0, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
+def additive_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, *, w_query: ArrayLike | None = None, w_key: ArrayLike | None = None, b_query: ArrayLike | None = None, b_key: ArrayLike | None = None, w_score: ArrayLike | None = None, b_score: float = 0.0, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, dropout_first_query: int = 0, dropout_first_key: int = 0, dropout_first_head: int = 0, dropout_heads: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
     """
     Attention with the score scale (w_score . tanh(W_q q + b_q + W_k k + b_k) + b_score) (Bahdanau et
     al., 2015).
@@ -205,6 +212,13 @@ def additive_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, *, w_
         dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
         seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
         dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        dropout_first_query: Of a part of a larger call, which keeps the weights that the larger one
+            keeps: the number of query 0 there, modulo 2^32.
+        dropout_first_key: Of a part of a larger call: the number of key 0 there, modulo 2^32.
+        dropout_first_head: Of a part of a larger call: the number of query head 0 there, modulo 2^32;
+            head h of batch entry b has the number b * dropout_heads + h.
+        dropout_heads: Of a part of a larger call: the query heads of the larger call, at least Hq; 0:
+            Hq.
         invariant: The same bits for a prompt at once, in chunks and token by token.
         variant: Run this variant, or fail; None: dispatch chooses.
         out: Output, written in place; None: a new array.
@@ -231,7 +245,7 @@ def additive_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, *, w_
         MemoryError: no memory for scratch.
     """
 
-def variable_length_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, cu_seqlens_q: ArrayLike | Sequence[int], cu_seqlens_k: ArrayLike | Sequence[int], *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
+def variable_length_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, cu_seqlens_q: ArrayLike | Sequence[int], cu_seqlens_k: ArrayLike | Sequence[int], *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, dropout_first_query: int = 0, dropout_first_key: int = 0, dropout_first_head: int = 0, dropout_heads: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
     """
     Attention of each sequence of a packed batch: sequences one after another, without padding.
 
@@ -262,6 +276,13 @@ def variable_length_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike
         dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
         seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
         dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        dropout_first_query: Of a part of a larger call, which keeps the weights that the larger one
+            keeps: the number of query 0 there, modulo 2^32.
+        dropout_first_key: Of a part of a larger call: the number of key 0 there, modulo 2^32.
+        dropout_first_head: Of a part of a larger call: the number of query head 0 there, modulo 2^32;
+            head h of batch entry b has the number b * dropout_heads + h.
+        dropout_heads: Of a part of a larger call: the query heads of the larger call, at least Hq; 0:
+            Hq.
         invariant: The same bits for a prompt at once, in chunks and token by token.
         variant: Run this variant, or fail; None: dispatch chooses.
         out: Output, written in place; None: a new array.
@@ -288,7 +309,7 @@ def variable_length_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike
         MemoryError: no memory for scratch.
     """
 
-def multi_head_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, w_query: ArrayLike, w_key: ArrayLike, w_value: ArrayLike, w_out: ArrayLike, *, heads: int = 1, key_heads: int = 0, b_query: ArrayLike | None = None, b_key: ArrayLike | None = None, b_value: ArrayLike | None = None, b_out: ArrayLike | None = None, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
+def multi_head_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, w_query: ArrayLike, w_key: ArrayLike, w_value: ArrayLike, w_out: ArrayLike, *, heads: int = 1, key_heads: int = 0, b_query: ArrayLike | None = None, b_key: ArrayLike | None = None, b_value: ArrayLike | None = None, b_out: ArrayLike | None = None, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, dropout_first_query: int = 0, dropout_first_key: int = 0, dropout_first_head: int = 0, dropout_heads: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
     """
     The multi-head attention layer (Vaswani et al., 2017): projections, attention of each head, output
     projection.
@@ -328,6 +349,13 @@ def multi_head_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, w_q
         dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
         seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
         dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        dropout_first_query: Of a part of a larger call, which keeps the weights that the larger one
+            keeps: the number of query 0 there, modulo 2^32.
+        dropout_first_key: Of a part of a larger call: the number of key 0 there, modulo 2^32.
+        dropout_first_head: Of a part of a larger call: the number of query head 0 there, modulo 2^32;
+            head h of batch entry b has the number b * dropout_heads + h.
+        dropout_heads: Of a part of a larger call: the query heads of the larger call, at least Hq; 0:
+            Hq.
         invariant: The same bits for a prompt at once, in chunks and token by token.
         variant: Run this variant, or fail; None: dispatch chooses.
         out: Output, written in place; None: a new array.
@@ -398,7 +426,7 @@ def paged_attention(query: ArrayLike, key_pages: ArrayLike | tuple[ArrayLike, ..
         MemoryError: no memory for scratch.
     """
 
-def scaled_dot_product_attention_backward(query: ArrayLike, key: ArrayLike, value: ArrayLike, out: ArrayLike, lse: ArrayLike, grad_out: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, grad_lse: ArrayLike | None = None, gradients: Sequence[str] | Mapping[str, ArrayLike | None] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> dict[str, Array]:
+def scaled_dot_product_attention_backward(query: ArrayLike, key: ArrayLike, value: ArrayLike, out: ArrayLike, lse: ArrayLike, grad_out: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, dropout_first_query: int = 0, dropout_first_key: int = 0, dropout_first_head: int = 0, dropout_heads: int = 0, invariant: bool = False, variant: str | None = None, grad_lse: ArrayLike | None = None, gradients: Sequence[str] | Mapping[str, ArrayLike | None] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> dict[str, Array]:
     """
     Gradients of a loss by the inputs of scaled_dot_product_attention(). Options are those of the
     forward pass; dropout needs the same seed. Weights are recomputed: nothing of size (Sq, Sk) is
@@ -432,6 +460,13 @@ def scaled_dot_product_attention_backward(query: ArrayLike, key: ArrayLike, valu
         dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
         seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
         dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        dropout_first_query: Of a part of a larger call, which keeps the weights that the larger one
+            keeps: the number of query 0 there, modulo 2^32.
+        dropout_first_key: Of a part of a larger call: the number of key 0 there, modulo 2^32.
+        dropout_first_head: Of a part of a larger call: the number of query head 0 there, modulo 2^32;
+            head h of batch entry b has the number b * dropout_heads + h.
+        dropout_heads: Of a part of a larger call: the query heads of the larger call, at least Hq; 0:
+            Hq.
         invariant: The same bits for a prompt at once, in chunks and token by token.
         variant: Run this variant, or fail; None: dispatch chooses.
         grad_lse: Gradient of the loss by lse; None: the loss does not depend on lse.
@@ -451,7 +486,7 @@ def scaled_dot_product_attention_backward(query: ArrayLike, key: ArrayLike, valu
         MemoryError: no memory for scratch.
     """
 
-def variable_length_attention_backward(query: ArrayLike, key: ArrayLike, value: ArrayLike, cu_seqlens_q: ArrayLike | Sequence[int], cu_seqlens_k: ArrayLike | Sequence[int], out: ArrayLike, lse: ArrayLike, grad_out: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, grad_lse: ArrayLike | None = None, gradients: Sequence[str] | Mapping[str, ArrayLike | None] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> dict[str, Array]:
+def variable_length_attention_backward(query: ArrayLike, key: ArrayLike, value: ArrayLike, cu_seqlens_q: ArrayLike | Sequence[int], cu_seqlens_k: ArrayLike | Sequence[int], out: ArrayLike, lse: ArrayLike, grad_out: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, dropout_first_query: int = 0, dropout_first_key: int = 0, dropout_first_head: int = 0, dropout_heads: int = 0, invariant: bool = False, variant: str | None = None, grad_lse: ArrayLike | None = None, gradients: Sequence[str] | Mapping[str, ArrayLike | None] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> dict[str, Array]:
     """
     Gradients of a loss by the inputs of variable_length_attention(). Options are those of the forward
     pass; dropout needs the same seed.
@@ -486,6 +521,13 @@ def variable_length_attention_backward(query: ArrayLike, key: ArrayLike, value: 
         dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
         seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
         dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        dropout_first_query: Of a part of a larger call, which keeps the weights that the larger one
+            keeps: the number of query 0 there, modulo 2^32.
+        dropout_first_key: Of a part of a larger call: the number of key 0 there, modulo 2^32.
+        dropout_first_head: Of a part of a larger call: the number of query head 0 there, modulo 2^32;
+            head h of batch entry b has the number b * dropout_heads + h.
+        dropout_heads: Of a part of a larger call: the query heads of the larger call, at least Hq; 0:
+            Hq.
         invariant: The same bits for a prompt at once, in chunks and token by token.
         variant: Run this variant, or fail; None: dispatch chooses.
         grad_lse: Gradient of the loss by lse; None: the loss does not depend on lse.
@@ -505,7 +547,7 @@ def variable_length_attention_backward(query: ArrayLike, key: ArrayLike, value: 
         MemoryError: no memory for scratch.
     """
 
-def additive_attention_backward(query: ArrayLike, key: ArrayLike, value: ArrayLike, out: ArrayLike, lse: ArrayLike, grad_out: ArrayLike, *, w_query: ArrayLike | None = None, w_key: ArrayLike | None = None, b_query: ArrayLike | None = None, b_key: ArrayLike | None = None, w_score: ArrayLike | None = None, b_score: float = 0.0, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, grad_lse: ArrayLike | None = None, gradients: Sequence[str] | Mapping[str, ArrayLike | None] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> dict[str, Array]:
+def additive_attention_backward(query: ArrayLike, key: ArrayLike, value: ArrayLike, out: ArrayLike, lse: ArrayLike, grad_out: ArrayLike, *, w_query: ArrayLike | None = None, w_key: ArrayLike | None = None, b_query: ArrayLike | None = None, b_key: ArrayLike | None = None, w_score: ArrayLike | None = None, b_score: float = 0.0, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, dropout_first_query: int = 0, dropout_first_key: int = 0, dropout_first_head: int = 0, dropout_heads: int = 0, invariant: bool = False, variant: str | None = None, grad_lse: ArrayLike | None = None, gradients: Sequence[str] | Mapping[str, ArrayLike | None] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> dict[str, Array]:
     """
     Gradients of a loss by the inputs of additive_attention(). Options are those of the forward pass.
 
@@ -543,6 +585,13 @@ def additive_attention_backward(query: ArrayLike, key: ArrayLike, value: ArrayLi
         dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
         seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
         dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        dropout_first_query: Of a part of a larger call, which keeps the weights that the larger one
+            keeps: the number of query 0 there, modulo 2^32.
+        dropout_first_key: Of a part of a larger call: the number of key 0 there, modulo 2^32.
+        dropout_first_head: Of a part of a larger call: the number of query head 0 there, modulo 2^32;
+            head h of batch entry b has the number b * dropout_heads + h.
+        dropout_heads: Of a part of a larger call: the query heads of the larger call, at least Hq; 0:
+            Hq.
         invariant: The same bits for a prompt at once, in chunks and token by token.
         variant: Run this variant, or fail; None: dispatch chooses.
         grad_lse: Gradient of the loss by lse; None: the loss does not depend on lse.
@@ -562,7 +611,7 @@ def additive_attention_backward(query: ArrayLike, key: ArrayLike, value: ArrayLi
         MemoryError: no memory for scratch.
     """
 
-def multi_head_attention_backward(query: ArrayLike, key: ArrayLike, value: ArrayLike, w_query: ArrayLike, w_key: ArrayLike, w_value: ArrayLike, w_out: ArrayLike, grad_out: ArrayLike, *, heads: int = 1, key_heads: int = 0, b_query: ArrayLike | None = None, b_key: ArrayLike | None = None, b_value: ArrayLike | None = None, b_out: ArrayLike | None = None, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, gradients: Sequence[str] | Mapping[str, ArrayLike | None] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> dict[str, Array]:
+def multi_head_attention_backward(query: ArrayLike, key: ArrayLike, value: ArrayLike, w_query: ArrayLike, w_key: ArrayLike, w_value: ArrayLike, w_out: ArrayLike, grad_out: ArrayLike, *, heads: int = 1, key_heads: int = 0, b_query: ArrayLike | None = None, b_key: ArrayLike | None = None, b_value: ArrayLike | None = None, b_out: ArrayLike | None = None, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, dropout_first_query: int = 0, dropout_first_key: int = 0, dropout_first_head: int = 0, dropout_heads: int = 0, invariant: bool = False, variant: str | None = None, gradients: Sequence[str] | Mapping[str, ArrayLike | None] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> dict[str, Array]:
     """
     Gradients of a loss by the inputs of multi_head_attention(), whose projections and attention are
     recomputed.
@@ -603,6 +652,13 @@ def multi_head_attention_backward(query: ArrayLike, key: ArrayLike, value: Array
         dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
         seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
         dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        dropout_first_query: Of a part of a larger call, which keeps the weights that the larger one
+            keeps: the number of query 0 there, modulo 2^32.
+        dropout_first_key: Of a part of a larger call: the number of key 0 there, modulo 2^32.
+        dropout_first_head: Of a part of a larger call: the number of query head 0 there, modulo 2^32;
+            head h of batch entry b has the number b * dropout_heads + h.
+        dropout_heads: Of a part of a larger call: the query heads of the larger call, at least Hq; 0:
+            Hq.
         invariant: The same bits for a prompt at once, in chunks and token by token.
         variant: Run this variant, or fail; None: dispatch chooses.
         gradients: Names of the gradients wanted, or a mapping of names to arrays that are written
@@ -761,15 +817,22 @@ def masked_softmax_backward(result: ArrayLike, grad_out: ArrayLike, *, valid_len
         MemoryError: no memory for scratch.
     """
 
-def dropout_mask(shape: Sequence[int], dropout_p: float, *, seed: int = 0, dropout_offset: int = 0, out: ArrayLike | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array:
+def dropout_mask(shape: Sequence[int], dropout_p: float, *, seed: int | ArrayLike = 0, dropout_offset: int = 0, dropout_first_query: int = 0, dropout_first_key: int = 0, dropout_first_head: int = 0, dropout_heads: int = 0, out: ArrayLike | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array:
     """
     Which weights dropout keeps: Philox4x32-10 of seed and indices alone.
 
     Args:
         shape: (B, Hq, Sq, Sk), or (B, Sq, Sk) for one head.
         dropout_p: Probability with which a weight becomes 0.
-        seed: Seed, from 0 to 2^64 - 1.
-        dropout_offset: Selects another mask of the same seed, from 0 to 2^32 - 1.
+        seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
+        dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        dropout_first_query: Of a part of a larger call, which keeps the weights that the larger one
+            keeps: the number of query 0 there, modulo 2^32.
+        dropout_first_key: Of a part of a larger call: the number of key 0 there, modulo 2^32.
+        dropout_first_head: Of a part of a larger call: the number of query head 0 there, modulo 2^32;
+            head h of batch entry b has the number b * dropout_heads + h.
+        dropout_heads: Of a part of a larger call: the query heads of the larger call, at least Hq; 0:
+            Hq.
         out: Output, written in place; None: a new array.
         layout: Memory of a new 4-D result: "dense", or "heads_in_rows", (B, S, H, D).
         detached: Take torch tensors that require a gradient, and record none.
@@ -1088,7 +1151,7 @@ def forecast_parallel(plan: ParallelPlan, scheme: str, *, dtype: str = 'f32', ba
         MemoryError: no memory for scratch.
     """
 
-def ring_attention(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
+def ring_attention(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, dropout_first_query: int = 0, dropout_first_key: int = 0, dropout_first_head: int = 0, dropout_heads: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
     """
     Attention of this rank's queries over the keys of all ranks (Ring Attention, Liu et al., 2023).
 
@@ -1120,6 +1183,13 @@ def ring_attention(communicator: Communicator, plan: ParallelPlan, query: ArrayL
         dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
         seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
         dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        dropout_first_query: Of a part of a larger call, which keeps the weights that the larger one
+            keeps: the number of query 0 there, modulo 2^32.
+        dropout_first_key: Of a part of a larger call: the number of key 0 there, modulo 2^32.
+        dropout_first_head: Of a part of a larger call: the number of query head 0 there, modulo 2^32;
+            head h of batch entry b has the number b * dropout_heads + h.
+        dropout_heads: Of a part of a larger call: the query heads of the larger call, at least Hq; 0:
+            Hq.
         invariant: The same bits for a prompt at once, in chunks and token by token.
         variant: Run this variant, or fail; None: dispatch chooses.
         out: Output, written in place; None: a new array.
@@ -1148,7 +1218,7 @@ def ring_attention(communicator: Communicator, plan: ParallelPlan, query: ArrayL
         MemoryError: no memory for scratch.
     """
 
-def gathered_attention(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
+def gathered_attention(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, dropout_first_query: int = 0, dropout_first_key: int = 0, dropout_first_head: int = 0, dropout_heads: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
     """
     The result of ring_attention() by an all-gather of the keys that this rank's queries may see.
 
@@ -1180,6 +1250,13 @@ def gathered_attention(communicator: Communicator, plan: ParallelPlan, query: Ar
         dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
         seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
         dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        dropout_first_query: Of a part of a larger call, which keeps the weights that the larger one
+            keeps: the number of query 0 there, modulo 2^32.
+        dropout_first_key: Of a part of a larger call: the number of key 0 there, modulo 2^32.
+        dropout_first_head: Of a part of a larger call: the number of query head 0 there, modulo 2^32;
+            head h of batch entry b has the number b * dropout_heads + h.
+        dropout_heads: Of a part of a larger call: the query heads of the larger call, at least Hq; 0:
+            Hq.
         invariant: The same bits for a prompt at once, in chunks and token by token.
         variant: Run this variant, or fail; None: dispatch chooses.
         out: Output, written in place; None: a new array.
@@ -1208,7 +1285,7 @@ def gathered_attention(communicator: Communicator, plan: ParallelPlan, query: Ar
         MemoryError: no memory for scratch.
     """
 
-def head_parallel_attention(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
+def head_parallel_attention(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, dropout_first_query: int = 0, dropout_first_key: int = 0, dropout_first_head: int = 0, dropout_heads: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
     """
     The result of ring_attention() by an all-to-all over heads; the number of ranks divides Hkv.
 
@@ -1240,6 +1317,13 @@ def head_parallel_attention(communicator: Communicator, plan: ParallelPlan, quer
         dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
         seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
         dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        dropout_first_query: Of a part of a larger call, which keeps the weights that the larger one
+            keeps: the number of query 0 there, modulo 2^32.
+        dropout_first_key: Of a part of a larger call: the number of key 0 there, modulo 2^32.
+        dropout_first_head: Of a part of a larger call: the number of query head 0 there, modulo 2^32;
+            head h of batch entry b has the number b * dropout_heads + h.
+        dropout_heads: Of a part of a larger call: the query heads of the larger call, at least Hq; 0:
+            Hq.
         invariant: The same bits for a prompt at once, in chunks and token by token.
         variant: Run this variant, or fail; None: dispatch chooses.
         out: Output, written in place; None: a new array.
@@ -1268,7 +1352,7 @@ def head_parallel_attention(communicator: Communicator, plan: ParallelPlan, quer
         MemoryError: no memory for scratch.
     """
 
-def sharded_decode(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
+def sharded_decode(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, dropout_first_query: int = 0, dropout_first_key: int = 0, dropout_first_head: int = 0, dropout_heads: int = 0, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, weights: bool | ArrayLike | None = None, weights_mode: str = 'probabilities', average_weights: bool = False, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
     """
     Attention of few queries, the same on every rank, over caches that are spread over the ranks.
 
@@ -1299,6 +1383,13 @@ def sharded_decode(communicator: Communicator, plan: ParallelPlan, query: ArrayL
         dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
         seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
         dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        dropout_first_query: Of a part of a larger call, which keeps the weights that the larger one
+            keeps: the number of query 0 there, modulo 2^32.
+        dropout_first_key: Of a part of a larger call: the number of key 0 there, modulo 2^32.
+        dropout_first_head: Of a part of a larger call: the number of query head 0 there, modulo 2^32;
+            head h of batch entry b has the number b * dropout_heads + h.
+        dropout_heads: Of a part of a larger call: the query heads of the larger call, at least Hq; 0:
+            Hq.
         invariant: The same bits for a prompt at once, in chunks and token by token.
         variant: Run this variant, or fail; None: dispatch chooses.
         out: Output, written in place; None: a new array.
@@ -1379,7 +1470,7 @@ def sharded_paged_decode(communicator: Communicator, plan: ParallelPlan, query: 
         MemoryError: no memory for scratch.
     """
 
-def ring_attention_backward(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, out: ArrayLike, lse: ArrayLike, grad_out: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, invariant: bool = False, variant: str | None = None, grad_lse: ArrayLike | None = None, gradients: Sequence[str] | Mapping[str, ArrayLike | None] | None = None, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> dict[str, Array]:
+def ring_attention_backward(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, out: ArrayLike, lse: ArrayLike, grad_out: ArrayLike, *, score: str = 'dot_product', score_weight: ArrayLike | None = None, scale: float | None = None, softcap: float = 0.0, bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, mask: ArrayLike | None = None, causal: str | None = None, offset: int | None = None, offsets: ArrayLike | Sequence[int] | None = None, window: tuple[int, int] | None = None, valid_lens: ArrayLike | Sequence[int] | None = None, cache_lens: ArrayLike | Sequence[int] | None = None, sinks: ArrayLike | None = None, dropout_p: float = 0.0, seed: int | ArrayLike = 0, dropout_offset: int = 0, dropout_first_query: int = 0, dropout_first_key: int = 0, dropout_first_head: int = 0, dropout_heads: int = 0, invariant: bool = False, variant: str | None = None, grad_lse: ArrayLike | None = None, gradients: Sequence[str] | Mapping[str, ArrayLike | None] | None = None, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> dict[str, Array]:
     """
     Gradients of a loss by the inputs of ring_attention(), gathered_attention() and
     head_parallel_attention(). Options are those of the forward pass.
@@ -1415,6 +1506,13 @@ def ring_attention_backward(communicator: Communicator, plan: ParallelPlan, quer
         dropout_p: Probability with which a weight becomes 0; the others are divided by 1 - dropout_p.
         seed: Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.
         dropout_offset: Selects another dropout mask of the same seed, from 0 to 2^32 - 1.
+        dropout_first_query: Of a part of a larger call, which keeps the weights that the larger one
+            keeps: the number of query 0 there, modulo 2^32.
+        dropout_first_key: Of a part of a larger call: the number of key 0 there, modulo 2^32.
+        dropout_first_head: Of a part of a larger call: the number of query head 0 there, modulo 2^32;
+            head h of batch entry b has the number b * dropout_heads + h.
+        dropout_heads: Of a part of a larger call: the query heads of the larger call, at least Hq; 0:
+            Hq.
         invariant: The same bits for a prompt at once, in chunks and token by token.
         variant: Run this variant, or fail; None: dispatch chooses.
         grad_lse: Gradient of the loss by lse; None: the loss does not depend on lse.

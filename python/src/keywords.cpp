@@ -46,12 +46,12 @@ Keywords::Keywords(std::vector<Keyword> rows) : rows_(std::move(rows)) {
     for (const Keyword &row : rows_) interned_.push_back(PyUnicode_InternFromString(row.name));
 }
 
-Keywords Keywords::without(std::initializer_list<const char *> names) const {
+Keywords Keywords::chosen(std::initializer_list<const char *> names, bool named) const {
     std::vector<Keyword> rows;
     for (const Keyword &row : rows_) {
-        bool kept = true;
-        for (const char *name : names) kept &= std::strcmp(name, row.name) != 0;
-        if (kept) rows.push_back(row);
+        bool found = false;
+        for (const char *name : names) found |= std::strcmp(name, row.name) == 0;
+        if (found == named) rows.push_back(row);
     }
     return Keywords(std::move(rows));
 }

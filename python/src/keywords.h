@@ -19,7 +19,9 @@ class Keywords {
 public:
     Keywords(std::initializer_list<Keyword>);
     // The rows of this table, but for some.
-    Keywords without(std::initializer_list<const char *> names) const;
+    Keywords without(std::initializer_list<const char *> names) const { return chosen(names, false); }
+    // Some rows of this table.
+    Keywords only(std::initializer_list<const char *> names) const { return chosen(names, true); }
 
     // Reads one argument; false: the table has no such name.
     bool read(Call &, PyObject *name, nb::handle value, void *into) const;
@@ -27,6 +29,7 @@ public:
 
 private:
     explicit Keywords(std::vector<Keyword>);
+    Keywords chosen(std::initializer_list<const char *> names, bool named) const;
     std::vector<Keyword> rows_;
     std::vector<PyObject *> interned_;  // Python interns the names of keyword arguments: most compare by address
 };

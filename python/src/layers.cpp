@@ -113,32 +113,24 @@ nb::object masked_softmax_backward(nb::handle out, nb::handle grad_out, const nb
     return result;
 }
 
+// Dropout's keywords of attention, so that a mask is asked for in the words of the call that draws it.
 const Keywords &dropout_keywords() {
-    using attune::Dropout;
-    static const Keywords *const table = new Keywords{
-        {"seed", "int", "0", "Seed, from 0 to 2^64 - 1.",
-         [](Call &, void *into, nb::handle v, const char *name) { static_cast<Dropout *>(into)->seed = natural_of(name, v); }},
-        {"dropout_offset", "int", "0", "Selects another mask of the same seed, from 0 to 2^32 - 1.",
-         [](Call &, void *into, nb::handle v, const char *name) {
-             const std::uint64_t offset = natural_of(name, v);
-             if (offset > 0xffffffffu) refuse(name, "must be below 2^32");
-             static_cast<Dropout *>(into)->offset = static_cast<std::uint32_t>(offset);
-         }},
-    };
+    static const Keywords *const table = new Keywords(attention_keywords().only(
+        {"seed", "dropout_offset", "dropout_first_query", "dropout_first_key", "dropout_first_head", "dropout_heads"}));
     return *table;
 }
 
 nb::object dropout_mask(nb::handle shape, nb::handle probability, const nb::kwargs &given_options) {
     Call call;
-    attune::Dropout dropout;
+    attune::SdpaOptions options;
     Wanted wanted;
-    read_keywords(call, "dropout_mask", given_options, {{dropout_keywords(), &dropout}, {out_keyword(), &wanted}});
-    dropout.probability = number_of("dropout_p", probability);
+    read_keywords(call, "dropout_mask", given_options, {{dropout_keywords(), &options}, {out_keyword(), &wanted}});
+    options.dropout.probability = number_of("dropout_p", probability);
     std::vector<std::int64_t> extents;
     for (nb::handle extent : nb::borrow<nb::object>(shape)) extents.push_back(integer_of("shape", extent));
     nb::object result;
     const View mask = call.output_or_new("out", wanted.out, wanted.out, attune::DType::boolean, attune::Dims(extents), result);
-    call.run([&](Context &c) { return attune::dropout_mask(c, dropout, mask); });
+    call.run([&](Context &c) { return attune::dropout_mask(c, options.dropout, mask); });
     return result;
 }
 

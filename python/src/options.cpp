@@ -40,10 +40,11 @@ void read_seed(Call &call, void *into, nb::handle v, const char *name) {
         refuse(name, "must be an integer, or an i64 array of one element");
     sdpa(into).dropout.seed = static_cast<std::uint64_t>(*static_cast<const std::int64_t *>(seed.data));
 }
-void read_dropout_offset(Call &, void *into, nb::handle v, const char *name) {
-    const std::uint64_t offset = natural_of(name, v);
-    if (offset > 0xffffffffu) refuse(name, "must be below 2^32");
-    sdpa(into).dropout.offset = static_cast<std::uint32_t>(offset);
+// Members of SdpaOptions::dropout of 32 bits.
+template<auto member> void dropout_(Call &, void *into, nb::handle v, const char *name) {
+    const std::uint64_t number = natural_of(name, v);
+    if (number > 0xffffffffu) refuse(name, "must be below 2^32");
+    sdpa(into).dropout.*member = static_cast<std::uint32_t>(number);
 }
 void read_rope_pairs(Call &, void *into, nb::handle v, const char *name) {
     static_cast<attune::RowSteps *>(into)->rope.pairs = word_of(name, v, rope_pairs);
@@ -117,7 +118,19 @@ const Keywords &attention_keywords() {
          read_dropout},
         {"seed", "int | ArrayLike", "0", "Seed of dropout, from 0 to 2^64 - 1, or an i64 array of one element.", read_seed},
         {"dropout_offset", "int", "0", "Selects another dropout mask of the same seed, from 0 to 2^32 - 1.",
-         read_dropout_offset},
+         dropout_<&attune::Dropout::offset>},
+        {"dropout_first_query", "int", "0",
+         "Of a part of a larger call, which keeps the weights that the larger one keeps: the number of query 0 there, modulo "
+         "2^32.",
+         dropout_<&attune::Dropout::first_query>},
+        {"dropout_first_key", "int", "0", "Of a part of a larger call: the number of key 0 there, modulo 2^32.",
+         dropout_<&attune::Dropout::first_key>},
+        {"dropout_first_head", "int", "0",
+         "Of a part of a larger call: the number of query head 0 there, modulo 2^32; head h of batch entry b has the number "
+         "b * dropout_heads + h.",
+         dropout_<&attune::Dropout::first_head>},
+        {"dropout_heads", "int", "0", "Of a part of a larger call: the query heads of the larger call, at least Hq; 0: Hq.",
+         dropout_<&attune::Dropout::heads>},
         {"invariant", "bool", "False", "The same bits for a prompt at once, in chunks and token by token.",
          truth_<&SdpaOptions::invariant>},
         {"variant", "str | None", "None", "Run this variant, or fail; None: dispatch chooses.", text_<&SdpaOptions::variant>},

@@ -48,17 +48,11 @@ OWN = {
     "version": "linked_version_string()",
 }
 
-# Fields of dropout that make a call a part of a larger one.
-PART_OF_DROPOUT = ("first_query", "first_key", "first_head", "heads")
-OF_DROPOUT = ("scaled_dot_product_attention", "scaled_dot_product_attention_backward", "variable_length_attention",
-              "variable_length_attention_backward", "additive_attention", "additive_attention_backward", "multi_head_attention",
-              "multi_head_attention_backward", "dropout_mask", "ring_attention", "ring_attention_backward",
-              "gathered_attention", "head_parallel_attention", "sharded_decode")
 # Fields of a struct have these names as arguments of Python, where several structs are arguments of one function.
 RENAMED = {
     ("dropout", "probability"): "dropout_p",  # as in PyTorch
     ("dropout", "offset"): "dropout_offset",
-    **{("dropout", name): f"dropout_{name}" for name in PART_OF_DROPOUT},
+    **{("dropout", name): f"dropout_{name}" for name in ("first_query", "first_key", "first_head", "heads")},
     **{("multi_head_weights", name): f"w_{name}" for name in ("query", "key", "value", "out")},
     **{("multi_head_weights", f"{name}_bias"): f"b_{name}" for name in ("query", "key", "value", "out")},
     **{("multi_head_weight_gradients", name): f"w_{name}" for name in ("query", "key", "value", "out")},
@@ -68,8 +62,6 @@ RENAMED = {
 }
 # (function, argument or field of the table): why Python has no argument of this name.
 MISSING = {
-    **{(function, f"dropout_{name}"): "parts of a larger call are of C and C++ alone"
-       for name in PART_OF_DROPOUT for function in OF_DROPOUT},
     ("dropout_mask", "mask"): "the argument out",
     ("masked_softmax_backward", "grad_scores"): "the argument out",
     ("masked_softmax_backward", "out"): "result, because out is what is written",

@@ -55,7 +55,9 @@ def spread(function, size, tensors, layout="striped", **options):
 
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("options", [{}, {"causal": "top_left"}, {"window": (20, 0), "softcap": 5.0},
-                                     {"causal": "top_left", "sinks": np.linspace(-1, 1, 4, dtype=np.float32)}])
+                                     {"causal": "top_left", "sinks": np.linspace(-1, 1, 4, dtype=np.float32)},
+                                     {"dropout_p": 0.3, "seed": 5, "dropout_first_query": 7, "dropout_first_key": 2,
+                                      "dropout_first_head": 3, "dropout_heads": 6}])
 def test_ranks_have_the_bits_of_one(tensors, size, options):
     one, _ = spread(cp.ring_attention, 1, tensors, **options)
     several, reports = spread(cp.ring_attention, size, tensors, **options)
