@@ -4,6 +4,8 @@
 #pragma once
 #include "attune/context_parallel.h"
 #include "tests/support/half_elements.h"
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <random>
@@ -90,10 +92,28 @@ inline ParallelCase random_case(unsigned seed) {
     c.grad_lse = c.backward && chance(3);
     c.any_thread = !chance(3);
     if (c.backward && !c.alibi) c.slopes = chance(4);
-    if (!decode && c.documents.empty() && chance(3)) {
+    if (!decode && chance(3)) {
         c.dropout = {0.3, seed, 1};
         if (chance(2)) c.dropout.first_query = 7, c.dropout.first_key = 9, c.dropout.first_head = 3, c.dropout.heads = 17;
     }
+    return c;
+}
+
+// A random case with dropout and packed documents, empty ones and one position among them; a ring has a backward, too.
+inline ParallelCase random_packed_dropout(unsigned seed) {
+    ParallelCase c = random_case(seed);
+    std::mt19937 random(seed * 2 + 2);
+    if (c.scheme == Scheme::decode) c.scheme = Scheme::ring;
+    c.batch = 1, c.lens = {}, c.backward = c.scheme == Scheme::ring;
+    c.positions = std::max<Index>(c.positions, 3);
+    c.documents = {0};
+    for (std::uint32_t n = 1 + random() % 5; n > 0; n--)
+        c.documents.push_back(std::int32_t(
+            std::min<Index>(c.positions, c.documents.back() + std::array<Index, 5>{0, 1, 13, 30, 61}[random() % 5])));
+    c.dropout = {0.1 + 0.1 * double(random() % 7), random(), std::uint32_t(random() % 3)};
+    if (random() % 2) c.dropout.first_query = std::uint32_t(random()), c.dropout.first_key = std::uint32_t(random());
+    if (random() % 2)
+        c.dropout.first_head = std::uint32_t(random()), c.dropout.heads = std::uint32_t(Index(random() % 5) + c.query_heads);
     return c;
 }
 

@@ -3,9 +3,11 @@
 // and the weights that it keeps.
 #pragma once
 #include "attune/dropout.h"
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 namespace attune_test {
 
@@ -29,6 +31,15 @@ inline bool kept_by_dropout(const attune::Dropout &dropout, std::int64_t heads, 
     const auto words = philox4x32_10({std::uint32_t(j / 4), std::uint32_t(i), head, dropout.offset},
                                      {std::uint32_t(dropout.seed), std::uint32_t(dropout.seed >> 32)});
     return double(words[std::size_t(j % 4)]) >= std::ceil(dropout.probability * 4294967296.0);
+}
+
+// The same where the rows are packed documents, document n those from documents[n] to documents[n + 1]: each is a batch entry,
+// and counts from its own begin. The query and the key are of one document; no documents: rows of a batch entry.
+inline bool kept_by_dropout(const attune::Dropout &dropout, std::int64_t heads, const std::vector<std::int32_t> &documents,
+                            std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
+    if (documents.empty()) return kept_by_dropout(dropout, heads, b, h, i, j);
+    const auto of = std::upper_bound(documents.begin(), documents.end(), i) - 1;
+    return kept_by_dropout(dropout, heads, of - documents.begin(), h, i - *of, j - *of);
 }
 
 }  // namespace attune_test

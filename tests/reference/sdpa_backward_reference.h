@@ -74,7 +74,7 @@ SdpaBackwardResult<Real> attention_backward_reference(const AttentionSizes &s, c
                     if (score[j].masked == -infinity) continue;
                     const Real weight = stored(std::exp(score[j].masked - lse));
                     Real weight_gradient = 0;
-                    if (kept_by_dropout(o.dropout, s.query_heads, b, h, i, j)) {
+                    if (kept_by_dropout(o.dropout, s.query_heads, s.documents, b, h, i, j)) {
                         const Real factor = 1 / (1 - Real(o.dropout.probability));
                         for (Index d = 0; d < value.width; d++) {
                             weight_gradient += part(grad[d] * value.row(b, key_head, j)[d]);
@@ -121,13 +121,14 @@ struct SdpaBackwardInputs {
     attune::ConstView query, key, value;
     attune::SdpaForward forward;
     attune::SdpaOptions options;
+    std::vector<std::int32_t> documents = {};
 };
 
 template<typename Real, typename T, typename Stored = Real>
 SdpaBackwardResult<Real> sdpa_backward_of_rows(const DenseRows<Real> &query, const DenseRows<Real> &given_key,
                                                const DenseRows<Real> &value, const SdpaForwardRows<Real> &forward,
-                                               const attune::SdpaOptions &options, int rank,
-                                               Parts parts = Parts::signed_parts) {
+                                               const attune::SdpaOptions &options, int rank, Parts parts = Parts::signed_parts,
+                                               const std::vector<std::int32_t> &documents = {}) {
     const bool general = options.score == attune::Score::general;
     const auto score_weight = general ? rows_of<Real, T>(options.score_weight) : DenseRows<Real>{0, 0, 0, 0};
     const auto key = general ? linear_reference<Real>(given_key, score_weight) : given_key;
@@ -135,7 +136,7 @@ SdpaBackwardResult<Real> sdpa_backward_of_rows(const DenseRows<Real> &query, con
     const auto zeros_like = [](const DenseRows<Real> &x) { return DenseRows<Real>{x.batch, x.heads, x.count, x.width}; };
     auto grad_query = zeros_like(query), grad_key = zeros_like(key);
     auto result = attention_backward_reference<Real, T, Stored>(
-        {query.batch, query.heads, key.heads, query.count, key.count, rank}, options, value, forward,
+        {query.batch, query.heads, key.heads, query.count, key.count, rank, documents}, options, value, forward,
         [&](Index b, Index h, Index key_head, Index i, Index j) {
             return scale * similarity(options.score, query.row(b, h, i), key.row(b, key_head, j), query.width);
         },
@@ -176,7 +177,7 @@ SdpaBackwardResult<Real> sdpa_backward_reference(const SdpaBackwardInputs &in, P
     const SdpaForwardRows<Real> forward{rows_of<Real, T>(in.forward.out), lse, rows_of<Real, T>(in.forward.grad_out),
                                         in.forward.grad_lse.given() ? rows_of<Real, Sum<T>>(in.forward.grad_lse).data
                                                                     : std::vector<Real>{}};
-    return sdpa_backward_of_rows<Real, T, Stored>(query, key, value, forward, in.options, in.query.rank, parts);
+    return sdpa_backward_of_rows<Real, T, Stored>(query, key, value, forward, in.options, in.query.rank, parts, in.documents);
 }
 
 }  // namespace attune_test

@@ -23,7 +23,8 @@ template<typename Real> struct SdpaResult {
 };
 struct AttentionSizes {
     Index batch, query_heads, key_heads, queries, keys;
-    int rank = 4;  // rank to which masks and bias broadcast
+    int rank = 4;                              // rank to which masks and bias broadcast
+    std::vector<std::int32_t> documents = {};  // begins of packed documents, as dropout counts them; the mask parts them
 };
 
 // Steps of a score: scaled, after softcap, and as it is normalised, -inf where the key takes no part.
@@ -78,7 +79,7 @@ SdpaResult<Real> attention_reference(const AttentionSizes &s, const attune::Sdpa
                     // The contents of a masked key have no effect: it is skipped, not multiplied by 0.
                     if (masked[j] == -infinity) continue;
                     weight[j] = stored(weight[j] / sum);
-                    if (!kept_by_dropout(o.dropout, s.query_heads, b, h, i, j)) continue;
+                    if (!kept_by_dropout(o.dropout, s.query_heads, s.documents, b, h, i, j)) continue;
                     const Real factor = weight[j] / (1 - Real(o.dropout.probability)), *row = value.row(b, key_head, j);
                     for (Index d = 0; d < value.width; d++) pv[d] += factor * row[d];
                 }
@@ -137,14 +138,14 @@ template<typename Real> Real scale_of(const attune::SdpaOptions &options, Index 
 
 template<typename Real, typename T, typename Stored = Real>
 SdpaResult<Real> sdpa_of_rows(const DenseRows<Real> &query, const DenseRows<Real> &given_key, const DenseRows<Real> &value,
-                              const attune::SdpaOptions &options, int rank) {
+                              const attune::SdpaOptions &options, int rank, const std::vector<std::int32_t> &documents = {}) {
     // q . (W k): a plain product with projected keys.
     const DenseRows<Real> key = options.score == attune::Score::general
                                     ? linear_reference<Real>(given_key, rows_of<Real, T>(options.score_weight))
                                     : given_key;
     const Real scale = scale_of<Real>(options, query.width);
-    return attention_reference<Real, T, Stored>({query.batch, query.heads, key.heads, query.count, key.count, rank}, options,
-                                                value, [&](Index b, Index h, Index key_head, Index i) {
+    return attention_reference<Real, T, Stored>({query.batch, query.heads, key.heads, query.count, key.count, rank, documents},
+                                                options, value, [&](Index b, Index h, Index key_head, Index i) {
                                                     auto x = similarities(options.score, query.row(b, h, i), key, b, key_head);
                                                     for (Real &score : x) score *= scale;
                                                     return x;
@@ -153,14 +154,14 @@ SdpaResult<Real> sdpa_of_rows(const DenseRows<Real> &query, const DenseRows<Real
 
 template<typename Real, typename T, typename Stored = Real>
 SdpaResult<Real> sdpa_reference(const attune::ConstView &query, const attune::ConstView &key, const attune::ConstView &value,
-                                const attune::SdpaOptions &options) {
+                                const attune::SdpaOptions &options, const std::vector<std::int32_t> &documents = {}) {
     return sdpa_of_rows<Real, T, Stored>(rows_of<Real, T>(query), rows_of<Real, T>(key), rows_of<Real, T>(value), options,
-                                         query.rank);
+                                         query.rank, documents);
 }
 template<typename T>
 SdpaResult<Sum<T>> plain_sdpa(const attune::ConstView &query, const attune::ConstView &key, const attune::ConstView &value,
-                              const attune::SdpaOptions &options) {
-    return sdpa_reference<Sum<T>, T, T>(query, key, value, options);
+                              const attune::SdpaOptions &options, const std::vector<std::int32_t> &documents = {}) {
+    return sdpa_reference<Sum<T>, T, T>(query, key, value, options, documents);
 }
 
 }  // namespace attune_test
