@@ -85,7 +85,8 @@ TEST_CASE("refusals: parts that ran in a call that fails are not the last varian
         static void release(void *, void *block, std::size_t) { std::free(block); }
     };
     int failed = 0;
-    for (const auto &call : small::calls(many))
+    for (const auto &call : small::calls(many)) {
+        if (call->name.starts_with("pack_linear")) continue;  // makes two calls, the first of which may be right
         for (int count = 0; count < 12; count++) {
             Counter counter;
             counter.left = 1 << 20;
@@ -102,5 +103,6 @@ TEST_CASE("refusals: parts that ran in a call that fails are not the last varian
             CHECK(context.last_variant() == last);
             failed++;
         }
+    }
     CHECK(failed > 10);
 }
