@@ -275,11 +275,11 @@ def with_line(path, number, changed):
 
 
 def killed_by(build, tests, name, objects, work):
-    """The tests that fail, or None."""
+    """The tests of a source, or without a name all tests, that fail, or None."""
     programs = {}
     environment = {**os.environ, "ATTUNE_TEST_OWN_TARGET": "1"}
     for program, arguments, of in tests:
-        if of and not name.startswith(of):
+        if of and name and not name.startswith(of):
             continue
         if program not in programs:
             programs[program] = build.link(program, objects, work)
@@ -312,6 +312,11 @@ def main():
             print(f"{name}:{number + 1}: {operator}: {changed.strip()}")
         print(len(mutants), "mutants")
         return 0
+    with tempfile.TemporaryDirectory() as work:
+        failed = killed_by(build, kind.tests, None, [], pathlib.Path(work))
+    if failed:
+        print(f"tests fail without a mutant: {failed}", file=sys.stderr)
+        return 1
     random.Random(options.seed).shuffle(mutants)
     killed = invalid = 0
     survivors = []
