@@ -26,7 +26,8 @@ inline attune::ConstView as_dense(attune::ConstView x) {
     return x;
 }
 
-// Terms of a gradient: signed, or for the error rule by size, so that dP and D do not cancel.
+// Terms of a gradient: signed, or for the error rule by size, so that dP and D, and the weights' parts of dV, do not cancel:
+// the roundings of a weight are in proportion to its own part, not to what is left of all.
 enum class Parts { signed_parts, sizes };
 
 // Results of the forward pass, and the loss's gradients by them; grad_lse may be empty.
@@ -78,7 +79,7 @@ SdpaBackwardResult<Real> attention_backward_reference(const AttentionSizes &s, c
                         const Real factor = 1 / (1 - Real(o.dropout.probability));
                         for (Index d = 0; d < value.width; d++) {
                             weight_gradient += part(grad[d] * value.row(b, key_head, j)[d]);
-                            grad_value.row(b, key_head, j)[d] += stored(factor * weight) * grad[d];
+                            grad_value.row(b, key_head, j)[d] += part(stored(factor * weight) * grad[d]);
                         }
                         weight_gradient = stored(factor * weight_gradient);
                     }

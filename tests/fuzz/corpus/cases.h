@@ -37,6 +37,9 @@ inline constexpr CorpusCase cases[] = {
      "the check: gradients that the plain computation does not know either, beside a bias of -1e9"},
     {"gradients", "batch=3 bias=b111 group=3 head_dim=47 hole=low keys=9 seed=21",
      "the check: gradients that the plain computation does not know either, beside a bias of -1e9"},
+    {"additive_gradients",
+     "b_score=yes group=3 hidden=9 keys=191 lengths=per_batch offsets=one queries=2 seed=32 w_query=yes w_score=yes",
+     "the check: six weights, each within its roundings, whose parts of a gradient cancel to an 80th"},
 };
 
 }  // namespace attune_fuzz
