@@ -225,7 +225,54 @@ TEST_CASE("context parallel: what is not taken is refused", "[context_parallel][
     refused({.attention = {.variant = "no_such_variant"}}, "variant");
     const bool wrong[5] = {};
     refused({.attention = {.mask = attune::ConstView(wrong, {1, 5})}}, "mask");
-    attune::Communicator wrong_size;
-    wrong_size.size = 2;
-    CHECK(attune::ring_attention(context, wrong_size, plan, q, k, v, out).message().find("communicator") == 0);
+    attune::ThreadGroup group(2);
+    const auto refuses = [&](const char *member, auto change) {
+        attune::Communicator c = group.communicator(0, 20);
+        change(c);
+        const Status s = attune::ring_attention(context, c, plan, q, k, v, out);
+        INFO(s.message());
+        CHECK(s.code() == StatusCode::invalid_argument);
+        CHECK(s.message().find(std::string("communicator.") + member + ": ") == 0);
+    };
+    refuses("size", [](auto &x) { x.size = 0; });
+    refuses("rank", [](auto &x) { x.rank = -1; });
+    refuses("rank", [](auto &x) { x.rank = 2; });
+    for (const double limit : {0.0, -1.0, std::nan("")}) refuses("time_limit", [=](auto &x) { x.time_limit = limit; });
+    refuses("start_send_receive", [](auto &x) { x.start_send_receive = nullptr; });
+    refuses("wait", [](auto &x) { x.wait = nullptr; });
+    refuses("abandon", [](auto &x) { x.abandon = nullptr; });
+}
+
+TEST_CASE("context parallel: forecasts that are refused", "[context_parallel]") {
+    using attune::ParallelScheme;
+    ParallelPlan plan;
+    REQUIRE(attune::plan_positions(100, 4, ParallelLayout::contiguous, 10, {}, plan).ok());
+    const auto refused = [&](const std::string &what, const attune::ParallelProblem &p, ParallelScheme scheme,
+                             const attune::ParallelMachine &machine) {
+        attune::ParallelForecast forecast;
+        const Status s = attune::forecast_parallel(plan, p, scheme, machine, forecast);
+        INFO(s.message());
+        CHECK(s.code() == StatusCode::invalid_argument);
+        CHECK(s.message().find(what + ": ") == 0);
+    };
+    for (auto size :
+         {&attune::ParallelProblem::batch, &attune::ParallelProblem::query_heads, &attune::ParallelProblem::key_heads,
+          &attune::ParallelProblem::head_dim, &attune::ParallelProblem::value_dim}) {
+        attune::ParallelProblem p;
+        p.*size = 0;
+        refused("problem", p, ParallelScheme::ring, {});
+    }
+    for (const double rate : {0.0, -1.0, std::nan("")}) {
+        refused("machine", {}, ParallelScheme::ring, {.multiply_adds_per_second = rate});
+        refused("machine", {}, ParallelScheme::ring, {.bytes_per_second = rate});
+    }
+    refused("machine", {}, ParallelScheme::ring, {.seconds_per_message = -1e-9});
+    refused("scheme", {}, static_cast<ParallelScheme>(4), {});
+    refused("problem.key_heads", {.query_heads = 6, .key_heads = 6}, ParallelScheme::heads, {});
+    attune::ParallelForecast forecast;
+    CHECK(attune::forecast_parallel(plan, {}, ParallelScheme::ring, {.seconds_per_message = 0}, forecast).ok());
+    // One rank keeps no buffer for keys of others.
+    REQUIRE(attune::plan_positions(100, 1, ParallelLayout::contiguous, 10, {}, plan).ok());
+    REQUIRE(attune::forecast_parallel(plan, {}, ParallelScheme::ring, {}, forecast).ok());
+    CHECK(forecast.buffer_bytes == 0);
 }

@@ -176,6 +176,7 @@ TEST_CASE("bad appends to pages: rows and slots", "[append][bad_input]") {
     refuses_pages("slots", {"(2)", "96", "95"}, [](PagesCall &c) { c.arrays.slots[2] = 96; });
     refuses_pages("slots", {"(6)", "-2"}, [](PagesCall &c) { c.arrays.slots[6] = -2; });
     refuses_pages("slots", {"twice"}, [](PagesCall &c) { c.arrays.slots[6] = c.arrays.slots[0]; });
+    refuses_pages("slots", {"slot 0", "twice"}, [](PagesCall &c) { c.arrays.slots[6] = c.arrays.slots[0] = 0; });
     refuses_pages("positions", {"not given"}, [](PagesCall &c) { c.options.positions = {}; });
     refuses_pages("positions", {"(3)", "-7"}, [](PagesCall &c) { c.arrays.keys.positions.data()[3] = -7; });
     refuses_pages("key_steps.norm_weight", {"63", "64"}, [](PagesCall &c) { c.options.key_steps.norm_weight.extent[0] = 63; });

@@ -161,6 +161,18 @@ TEST_CASE("paged_append: rows of zeros, and numbers at the ends of f16", "[appen
     CHECK(append(1e-39f, 0.f).first == 127);
 }
 
+TEST_CASE("paged_append: the first slot alone", "[append]") {
+    attune::Context context;
+    const std::vector<float> row = {1, 2};
+    const std::vector<std::int64_t> slots = {-1, 0};
+    std::vector<float> keys(32, 7), values(32, 7), expected(32, 7);
+    expected[0] = 1, expected[1] = 2;
+    const ConstView twice(row.data(), {2, 1, 2}, {0, 2, 1});
+    REQUIRE(attune::paged_append(context, twice, twice, slots, View(keys, {1, 16, 1, 2}), View(values, {1, 16, 1, 2})).ok());
+    CHECK(keys == expected);
+    CHECK(values == expected);
+}
+
 TEST_CASE("paged_append: rows that are skipped may hold NaN", "[append]") {
     attune::Context context;
     PagedAppendCase c;
