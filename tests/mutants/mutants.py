@@ -70,8 +70,11 @@ TESTS_OF_KERNELS = [
     ("tests/fuzz/attune_fuzz", ["--cases", "3000", "--seed", "1"], ()),
 ]
 # Code that changes no result, only time: which of two right variants runs, and how.
-LEFT_OUT = ("device/", "dispatch/cost", "attention/attention_cost", "layers/product_cost", "dispatch/cpu_features", "c_api/",
+LEFT_OUT = ("dispatch/cost", "attention/attention_cost", "layers/product_cost", "dispatch/cpu_features", "c_api/",
             "user_attention/")
+# Code for tensors on a device, by the file or the function: its tests need another runtime (tests/cuda).
+DEVICE_FILE = re.compile(r"\bdevice/|_device\.\w+$")
+DEVICE_FUNCTION = re.compile(r"\w[^;]* \w*on_device\([^;]*$")
 # Sources of kernels: beginning of the name; kernels, as patterns, that are made again. Of forms that this machine may not run
 # (AMX, GPUs) there are none.
 FORWARD = [r"sdpa_f32_dany_\w+_root_training", r"sdpa_f32_dany_(?!avx2|generic)\w+_prefill_short_training",
@@ -110,7 +113,11 @@ SECONDS = 240  # of CPU time of one run of tests, ten times what they take; a mu
 def places(sources, operators):
     """All mutants: file, line number, operator, changed line."""
     for path, name in sources:
+        of_device = False
         for number, line in enumerate(path.read_text().splitlines()):
+            of_device = bool(DEVICE_FUNCTION.match(line)) or of_device and line != "}"
+            if of_device:
+                continue
             code = line.split("//")[0]
             if not code.strip() or code.lstrip().startswith(("#", "template", "using", "static_assert")):
                 continue
@@ -196,7 +203,8 @@ class Runtime:
                     self.unit_of[source] = unit
         self.where = "runtime/src"
         sources = [(pathlib.Path(s), s.split("/runtime/src/")[-1]) for s in sorted(self.unit_of) if "/runtime/src/" in s]
-        self.places = list(places([s for s in sources if not s[1].startswith(LEFT_OUT)], COMPARISONS))
+        tested = [s for s in sources if not s[1].startswith(LEFT_OUT) and not DEVICE_FILE.search(s[1])]
+        self.places = list(places(tested, COMPARISONS))
 
     def make(self, mutant, work):
         path, _, number, _, changed = mutant
