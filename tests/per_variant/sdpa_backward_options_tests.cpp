@@ -8,22 +8,26 @@ using namespace attune_test;
 using attune::Causal;
 
 namespace {
-// Checks each option at sizes of one row, of less than a tile, and over tiles, in turn; for time, the largest in one type only.
+// Checks each option at sizes of one row, of less than a tile, and over tiles, in turn: at all of them over the head sizes and
+// types.
 void check_options(const std::vector<SetOption> &options, unsigned seed) {
     attune::Context context(in_fenced_scratch());
+    std::size_t turn = 0;
     for_each_type([&](auto zero) {
         using T = decltype(zero);
         const std::vector<std::pair<std::int64_t, std::int64_t>> sizes = {{66, 67}, {6, 9}, {1, 70}, {37, 5}};
-        for (const auto &[head_dim, value_dim] : backward_head_sizes<T>())
+        for (const auto &[head_dim, value_dim] : backward_head_sizes<T>()) {
+            std::size_t next = turn++;
             for (const SetOption &set_option : options) {
                 SdpaBackwardCase c{.forward = {.query_heads = 4, .key_heads = 2}, .grad_lse = seed % 3 == 0};
-                const auto &[queries, keys] = sizes[seed % sizes.size()];
+                const auto &[queries, keys] = sizes[next++ % sizes.size()];
                 c.forward.queries = queries, c.forward.keys = keys, c.forward.seed = seed++;
                 c.forward.head_dim = head_dim, c.forward.value_dim = value_dim;
                 if (queries * keys > 1000) c.forward.query_heads = 2, c.forward.key_heads = 1;
                 set_option(c.forward);
                 check_backward<T>(context, c);
             }
+        }
     });
 }
 std::vector<SetOption> dropouts() {

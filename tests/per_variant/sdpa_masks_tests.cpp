@@ -33,3 +33,17 @@ TEST_CASE("variants: windows", "[sdpa][per_variant]") { check_masks(option_sets:
 TEST_CASE("variants: valid lengths, alone and with other masks", "[sdpa][per_variant]") {
     check_masks(option_sets::length_masks());
 }
+TEST_CASE("variants: a KV block that ends at a tile's first query, which does not see all of it", "[sdpa][per_variant]") {
+    attune::Context context(in_fenced_scratch());
+    for_each_variant([&](const attune::VariantInfo &v, auto zero) {
+        const auto [head_dim, value_dim] = head_size(v);
+        const std::int64_t tile = tile_of(v), kv_block = kv_block_of(v);
+        if (kv_block > 256) return;  // for time
+        for (const std::int64_t offset : {std::int64_t(-2), -tile - 1}) {
+            SdpaCase c{.batch = 1, .query_heads = 1, .key_heads = 1, .queries = kv_block + tile, .keys = kv_block + 3};
+            c.head_dim = head_dim, c.value_dim = value_dim;
+            c.causal = attune::Causal::offset, c.offset = offset;
+            check_case<decltype(zero)>(context, c, v.name);
+        }
+    });
+}
