@@ -154,7 +154,7 @@ SdpaForm decode_form(const SdpaKernel &kernel, const SdpaParameters &n, const Ta
 
 SdpaForm split_form(const SdpaKernel &kernel, const SdpaParameters &n, const Target &target) {
     SdpaNumerics numerics = split_numerics_of(kernel, n, target);
-    numerics.sum_weights = numerics.sum_keys;
+    numerics.sum_weights = keys_of_a_sum(numerics);  // of 16-bit types too: lse has the accuracy of f32
     PrefillParameters parameters{n.kv_block, n.tile_q, n.key_tile, n.channel_tile};
     parameters.sum_keys = numerics.sum_keys;
     return form_of<SdpaStages>(numerics, hints_for_split(parameters, kernel), sdpa_split_stages,
