@@ -26,8 +26,8 @@ inline attune::ConstView as_dense(attune::ConstView x) {
     return x;
 }
 
-// Terms of a gradient: signed, or for the error rule by size, so that dP and D, and the weights' parts of dV, do not cancel:
-// the roundings of a weight are in proportion to its own part, not to what is left of all.
+// Terms of a gradient: signed, or for the error rule by size, so that dP and D, and the terms P dO of dV, do not cancel: the
+// rounding errors of a weight P are in proportion to its own term, and not to the sum after cancellation.
 enum class Parts { signed_parts, sizes };
 
 // Results of the forward pass, and the loss's gradients by them; grad_lse may be empty.

@@ -34,7 +34,7 @@ const UserAttention *user_attention();
 void set_user_attention(std::function<UserAttention()> make);
 
 // Kernel inputs of a user's attention, behind all other inputs: where the kernel's pairs lie in the call whose indices the
-// user's functions see (origin_arguments()), and the captures. A kernel may be called for a part of a larger call, such as a
+// user's functions see (origin_arguments), and the captures. A kernel may be called for a part of a larger call, such as a
 // chunk of a sequence that is spread over ranks.
 class UserInputs {
 public:

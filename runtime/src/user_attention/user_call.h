@@ -11,8 +11,8 @@ namespace attune {
 
 using detail::CaptureArgument, detail::CaptureRecord;
 
-// Where the pairs of a call lie in a larger call of which it is a part, such as one of two chunks of a sequence: the user's
-// functions see indices and extents of the larger call.
+// Where the pairs of a call lie in a larger call of which it is a part, such as a chunk of queries and a chunk of keys of a
+// sequence: the user's functions see indices and extents of the larger call.
 struct PairOrigin {
     std::int64_t entry = 0, head = 0, key_head = 0, query = 0, key = 0;
     std::int64_t heads = 0, queries = 0, keys = 0;  // extents of the larger call; 0: those of the call
@@ -25,7 +25,8 @@ struct UserCall {
     BlockMask *block_mask;  // null: the blocks are made for this call
     PairOrigin origin = {};
 
-    // Of a part that lies there; entries and heads count from those of this call, and its number of heads stays.
+    // The user's part of a call that is a part of this one, at `part`: entries and heads of `part` count from the origin of
+    // this call, and the number of heads stays.
     UserCall with(const PairOrigin &part) const;
 };
 
@@ -62,7 +63,7 @@ private:
     std::vector<void *> all_;
 };
 
-// The same of kernels for devices: buffers are those of the call. No attention has no captures.
+// Arguments of kernels for devices, likewise: buffers are those of the call. Without a user's attention there are none.
 class DeviceCaptures {
 public:
     DeviceCaptures(DeviceCall &, const SdpaCall &);
