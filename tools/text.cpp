@@ -65,6 +65,8 @@ std::string formatted(const char *how, double x) {
     return text;
 }
 
+double rounded(double x, int digits) { return std::stod(formatted(("%." + std::to_string(digits) + "g").c_str(), x)); }
+
 std::string short_number(double x, int digits) {
     char text[40];
     std::snprintf(text, sizeof text, "%.*g", digits, x);

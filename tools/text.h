@@ -22,6 +22,8 @@ std::string one_line(std::string text);
 std::string formatted(const char *how, double);
 // "0.0123", with at most `digits` significant digits
 std::string short_number(double, int digits);
+// The number of at most so many significant digits that is nearest: a file of figures has no more than were measured.
+double rounded(double, int digits);
 
 // Reads labels, one per line, UTF-8. Throws InputError.
 std::vector<std::string> read_labels(const std::string &argument, const std::string &path);

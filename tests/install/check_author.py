@@ -77,7 +77,8 @@ def check_tuner(project, run, tune):
     records = [record for name in (project / "parameters" / "recency").glob("*.json") if name != file
                for record in json.loads(name.read_text())["records"]]
     provenance = records[0]["provenance"] if len(records) == 1 else {}
-    if provenance.get("halide") != "21.0.0" or "captures made up" not in provenance["how"]:
+    if provenance.get("halide") != "21.0.0" or "captures made up" not in provenance["how"] or not (
+            provenance["us"] > 0 and provenance["shape"] and provenance["command"].startswith("attune tune ")):
         sys.exit(f"the tuner wrote {records}")
     parameters = records[0]["parameters"]
     tuned = " ".join(f"{name}={value}" for name, value in sorted(parameters.items()))

@@ -51,6 +51,18 @@ TEST_CASE("report: what replaces the parameters in use is written with its gain 
     CHECK_FALSE(contains(table, "unchanged"));
 }
 
+TEST_CASE("report: figures of provenance are those of the first shape, with a share where a peak is known", "[tune]") {
+    CellReport report = from_others(Gain{1.125, 1.1, 1.15, 6});
+    const std::string shape = WeightedShape{}.shape.label();
+    report.result.shapes = {WeightedShape{}};
+    report.result.chosen_seconds = 0.00123456;
+    CHECK(figures_of(report).dump() == "{\"us\":1235.0,\"shape\":\"" + shape + "\"}");
+    report.result.limit = {1e6, 2e9, "multiply-add peak"};
+    CHECK(figures_of(report).dump() == "{\"us\":1235.0,\"percent_of_peak\":40.5,\"shape\":\"" + shape + "\"}");
+    report.result.limit.peak = 1e6;  // a share above 1
+    CHECK_FALSE(figures_of(report).contains("percent_of_peak"));
+}
+
 TEST_CASE("report: parameters of another target that nothing beats may replace those in use", "[tune]") {
     CellReport report = from_others(Gain{1.125, 1.1, 1.15, 6});
     report.result.chosen = others, report.result.gain.reset(), report.result.finalists.clear();

@@ -10,9 +10,6 @@ namespace attune::dispatch {
 namespace {
 using Json = nlohmann::ordered_json;
 
-// Few digits: the fit has no more.
-double rounded(double x, int digits) { return std::stod(program::formatted(("%." + std::to_string(digits) + "g").c_str(), x)); }
-
 Json without_records(const std::string &op, const std::string &target) {
     return {{"schema", 1}, {"op", op}, {"target", target}, {"provenance", Json::object()}, {"costs", Json::object()}};
 }
@@ -51,10 +48,13 @@ bool CostsFile::has(const std::string &key) const { return json_["costs"].contai
 
 void CostsFile::set(const std::string &key, const CostRecord &r) {
     Json cost = Json::array();
-    for (const float c : r.cost) cost.push_back(rounded(c, 4));
-    json_["costs"][key] = {
-        {"cost", cost}, {"error", rounded(r.error, 2)}, {"shapes", r.shapes}, {"shape", r.shape}, {"us", rounded(r.us, 4)}};
-    if (r.percent_of_peak > 0) json_["costs"][key]["percent_of_peak"] = rounded(r.percent_of_peak, 3);
+    for (const float c : r.cost) cost.push_back(program::rounded(c, 4));
+    json_["costs"][key] = {{"cost", cost},
+                           {"error", program::rounded(r.error, 2)},
+                           {"shapes", r.shapes},
+                           {"shape", r.shape},
+                           {"us", program::rounded(r.us, 4)}};
+    if (r.percent_of_peak > 0) json_["costs"][key]["percent_of_peak"] = program::rounded(r.percent_of_peak, 3);
 }
 
 void CostsFile::set_provenance(const Json &provenance) { json_["provenance"] = provenance; }

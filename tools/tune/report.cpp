@@ -71,6 +71,15 @@ std::string how_found(const CellReport &r) {
     return text;
 }
 
+nlohmann::ordered_json figures_of(const CellReport &r) {
+    const double seconds = r.result.chosen_seconds, percent = 100 * r.result.limit.share(seconds);
+    nlohmann::ordered_json figures{{"us", program::rounded(1e6 * seconds, 4)}};
+    // A share above 1 is a read from a cache, or a peak measured on a busy machine (PeakLimit::share_text).
+    if (percent > 0 && percent <= 100) figures["percent_of_peak"] = program::rounded(percent, 3);
+    figures["shape"] = r.result.shapes.front().shape.label();
+    return figures;
+}
+
 std::string table_of(const std::vector<CellReport> &reports) {
     std::vector<std::vector<std::string>> rows = {
         {"variant", "in use", "now", "speed, 95 %", "share before", "after", "tried"}};

@@ -3,6 +3,7 @@
 #pragma once
 #include "setting.h"
 #include "tools/files/outputs.h"
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct CellReport {
 
 // Provenance of new parameters: "best of 12 candidates, 1.046 (1.035 to 1.056) of the speed of kv_block=64 ...".
 std::string how_found(const CellReport &);
+// Figures of new parameters for their provenance: the first shape, `us` of a call, and `percent_of_peak` where a peak is known.
+nlohmann::ordered_json figures_of(const CellReport &);
 // "1.046 (1.035 to 1.056)"
 std::string text_of(const Gain &);
 

@@ -215,13 +215,13 @@ private:
             return;
         }
         ParametersFile parameters(file, Generators::name_of_op(cell.op), cell.target);
-        parameters.set(cell, report.now(),
-                       {{"hardware", hardware()},
-                        {"halide", program.halide},
-                        {"algorithm", program.algorithm},
-                        {"date", today()},
-                        {"how", "attune tune " + a_.op + ", " + how_found(report) +
-                                    (subject_.made_up.empty() ? "" : ", captures made up")}});
+        nlohmann::ordered_json provenance = {
+            {"hardware", hardware()}, {"halide", program.halide}, {"algorithm", program.algorithm}, {"date", today()}};
+        provenance.update(figures_of(report));
+        provenance["command"] = "attune tune " + a_.op + " --variant " + cell.variant;
+        provenance["how"] =
+            "attune tune " + a_.op + ", " + how_found(report) + (subject_.made_up.empty() ? "" : ", captures made up");
+        parameters.set(cell, report.now(), provenance);
         parameters.write();
         notes_ += cell.variant + ": written to " + file + "\n";
     }
