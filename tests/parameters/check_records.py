@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What is wrong with records that a user writes is said when they are read, a line each: check_records.py CMAKE SOURCE_DIR."""
+"""Records that a user writes are checked when they are read, with a line for each mistake; each record of this tree has a time
+or says that there is none: check_records.py CMAKE SOURCE_DIR."""
 import json
 import pathlib
 import subprocess
@@ -32,7 +33,7 @@ def changed(record, parameters=None, without=None, **fields):
 
 
 def configure(work, files, path=None):
-    """What CMake says of the files, by their place in a folder, and whether it takes them."""
+    """CMake's exit code and errors for the files, given by their place in a folder."""
     with tempfile.TemporaryDirectory(dir=work) as name:
         folder = pathlib.Path(name)
         (folder / "CMakeLists.txt").write_text(PROJECT)
@@ -64,6 +65,22 @@ def check(work, op, target, records):
     return lines
 
 
+def without_figures(source):
+    """Records of this tree with parameters and neither a time nor "measured": false and a reason; coefficients likewise."""
+    for file in sorted((source / "schedules").glob("*/tuned/*.json")):
+        for n, record in enumerate(json.loads(file.read_text())["records"]):
+            of = record.get("provenance", {})
+            fields = {"how"} if of.get("measured") is False else {"us", "shape", "command", "hardware", "date", "how"}
+            share = of.get("percent_of_peak", 100)
+            if record.get("parameters") and not (all(of.get(f) for f in fields) and 0 < share <= 100):
+                yield f"{file}: record {n}: neither a time nor \"measured\": false with a reason: {of}"
+    for file in sorted((source / "schedules").glob("*/costs/*.json")):
+        costs = json.loads(file.read_text())
+        if not all(costs["provenance"].get(field) for field in ("command", "hardware", "date")):
+            yield f"{file}: provenance {costs['provenance']}"
+        yield from (f"{file}: {key}" for key, cost in costs["costs"].items() if not (cost.get("us") and cost.get("shape")))
+
+
 WRONG = [
     ('class "lnog" is none of "keys2048", "long", "medium"', changed(PREFILL, **{"class": "lnog"})),
     ('schedule "prefetch" is none of "amx", "bf16_dot", "decode"', changed(PREFILL, schedule="prefetch")),
@@ -87,7 +104,9 @@ with tempfile.TemporaryDirectory() as work:
     assert len(said) == len(WRONG), said
     for n, (words, _) in enumerate(WRONG):
         assert f"zen4.json: record {n + 2}: {words}" in said[n], f"{words}: {said[n]}"
-    # Of the files of this tree tests of the tuner ask more; here that both read a space alike.
+    untimed = list(without_figures(source))
+    assert not untimed, "\n".join(untimed)
+    # check_parameters.py takes the files of this tree, too; tests of the tuner check more of them.
     tuned = [(f.parent.parent.name, f) for f in sorted((source / "schedules").glob("*/tuned/*.json"))]
     done = subprocess.run([sys.executable, source / "cmake/check_parameters.py", source / "schedules",
                            *(f"{op}:{file}" for op, file in tuned)], capture_output=True, text=True)

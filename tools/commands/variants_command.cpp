@@ -14,7 +14,7 @@ constexpr std::size_t text_width = 160, columns = 9;
 // A row of the table. The name begins with the op, which needs no column.
 using Row = std::array<std::string, columns>;
 
-// Whether a machine measured the parameters of a variant (provenance of its record, schedules/<op>/tuned/<target>.json).
+// Whether the record of a variant (schedules/<op>/tuned/<target>.json) has a time: else its provenance says "measured": false.
 bool is_measured(const VariantInfo &v) { return v.provenance.find("measured: false") == std::string_view::npos; }
 
 Row row_of(const VariantInfo &v) {
