@@ -12,10 +12,10 @@ int main(int argc, char **argv) {
     attune::Context context;
 
     std::printf("one decoder state s against the encoder states h, step by step\n");
-    Array scores({1, keys}), weights({1, keys}), mixed({1, width});
+    Array scores({1, keys}), weights({1, keys}), attended({1, width});
     const ConstView state(decoder.numbers.data(), {1, width}), states(encoder.numbers.data(), {keys, width});
     attune::SdpaOptions options{.weights = scores, .weights_mode = attune::WeightsMode::scaled};
-    require(attune::scaled_dot_product_attention(context, state, states, states, mixed, options));
+    require(attune::scaled_dot_product_attention(context, state, states, states, attended, options));
     show("scores h s / sqrt(18)", scores);
     require(attune::masked_softmax(context, scores, weights));
     show("weights, their softmax", weights);
@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
     // The one call above has computed the context already; step by step it is rounded differently.
     double worst = 0;
     for (std::size_t d = 0; d < std::size_t(width); d++)
-        worst = std::fmax(worst, std::abs(double(product.numbers[d]) - double(mixed.numbers[d])));
+        worst = std::fmax(worst, std::abs(double(product.numbers[d]) - double(attended.numbers[d])));
     show("the same by one call", worst < 1e-6 ? "yes" : "no", "yes");
 
     std::printf("all at once, C = softmax(Q K^T / sqrt(18)) V, batch 3, 10 queries, 9 keys\n");

@@ -24,9 +24,9 @@ int main(int argc, char **argv) {
     attune::Context context;
     Array alignment({1, length, length}), found({1, width});
     std::vector<std::string> read;
-    const auto word_of = [&](const Array &mixed) {  // the word with the largest weight
-        const auto word = mixed.numbers.begin() + 1;
-        return words[std::size_t(std::max_element(word, mixed.numbers.end()) - word)];
+    const auto word_of = [&](const Array &attended) {  // the word with the largest weight
+        const auto word = attended.numbers.begin() + 1;
+        return words[std::size_t(std::max_element(word, attended.numbers.end()) - word)];
     };
 
     // README: decoder

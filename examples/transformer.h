@@ -65,25 +65,25 @@ public:
 
     // Values of the forward pass that the backward pass needs.
     struct Kept {
-        ArrayOf<T> x{{0}}, normed{{0}}, qkv{{0}}, mixed{{0}}, lse{{0}}, y{{0}}, feed_normed{{0}}, up{{0}}, active{{0}};
+        ArrayOf<T> x{{0}}, normed{{0}}, qkv{{0}}, attended{{0}}, lse{{0}}, y{{0}}, feed_normed{{0}}, up{{0}}, active{{0}};
     };
     ArrayOf<T> forward(attune::Context &context, const Packed &packed, const ArrayOf<T> &x, Kept *kept) const {
         const std::int64_t rows = packed.rows();
         ArrayOf<T> normed = norm_.forward(context, x), qkv = qkv_.forward(context, normed),
-                   mixed({rows, sizes_.heads * sizes_.head_dim}), lse({sizes_.heads, rows});
+                   attended({rows, sizes_.heads * sizes_.head_dim}), lse({sizes_.heads, rows});
         const attune::View turned = heads_of(qkv, 0, sizes_.heads + sizes_.key_heads);
         require(attune::transform_rows(context, turned, packed.positions, turned, rope()));
         attune::SdpaOptions options = causal();
         options.lse = lse;
         require(attune::variable_length_attention(context, query(qkv), key(qkv), value(qkv), packed.ends, packed.ends,
-                                                  heads_of(mixed, 0, sizes_.heads), options));
-        ArrayOf<T> y = out_.forward(context, mixed);
+                                                  heads_of(attended, 0, sizes_.heads), options));
+        ArrayOf<T> y = out_.forward(context, attended);
         add(x, y);
         ArrayOf<T> feed_normed = feed_norm_.forward(context, y), up = up_.forward(context, feed_normed), active = up;
         for (T &a : active.numbers) a = gelu(a);
         ArrayOf<T> next = down_.forward(context, active);
         add(y, next);
-        if (kept) *kept = {x, normed, qkv, mixed, lse, y, feed_normed, up, active};
+        if (kept) *kept = {x, normed, qkv, attended, lse, y, feed_normed, up, active};
         return next;
     }
 
@@ -94,10 +94,10 @@ public:
         ArrayOf<T> by_y = feed_norm_.backward(context, k.y, up_.backward(context, k.feed_normed, by_up));
         add(by_next, by_y);
 
-        ArrayOf<T> by_mixed = out_.backward(context, k.mixed, by_y), by_turned(k.qkv.shape), by_qkv(k.qkv.shape);
+        ArrayOf<T> by_attended = out_.backward(context, k.attended, by_y), by_turned(k.qkv.shape), by_qkv(k.qkv.shape);
         attune::SdpaGradients wanted;
         wanted.query = query(by_turned), wanted.key = key(by_turned), wanted.value = value(by_qkv);
-        const attune::SdpaForward forward{heads_of(k.mixed, 0, sizes_.heads), k.lse, heads_of(by_mixed, 0, sizes_.heads)};
+        const attune::SdpaForward forward{heads_of(k.attended, 0, sizes_.heads), k.lse, heads_of(by_attended, 0, sizes_.heads)};
         require(attune::variable_length_attention_backward(context, query(k.qkv), key(k.qkv), value(k.qkv), packed.ends,
                                                            packed.ends, forward, wanted, causal()));
         const std::int64_t turned = sizes_.heads + sizes_.key_heads;

@@ -110,7 +110,7 @@ private:
         }
         return sum;
     }
-    // Adds the gradient by one side of a score, `own`; `other` is the other side.
+    // Adds the gradient by one factor of a score, `own`, a query or a key; `other` is the other factor.
     template<typename W, bool sizes> void add_by_side(std::vector<W> &sum, W by_score, const T *own, const T *other) const {
         const W norms = cosine() ? norm<W>(own) * norm<W>(other) : std::sqrt(static_cast<W>(shape().d)),
                 by_own = cosine() ? score<W>(own, other) / dot<W, false>(own, own, shape().d) : W(gaussian());

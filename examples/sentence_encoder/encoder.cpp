@@ -117,9 +117,9 @@ void Encoder::add_and_norm(std::vector<float> &x, const std::vector<float> &more
 std::vector<float> Encoder::embed(const Batch &batch, std::int64_t layer, std::vector<float> *rows_of_layer) {
     check(batch);
     const std::int64_t rows = batch.rows(), head_dim = width_ / heads_;
-    std::vector<float> &x = rows_[0], &qkv = rows_[1], &mixed = rows_[2], &more = rows_[3], &hidden = rows_[4];
+    std::vector<float> &x = rows_[0], &qkv = rows_[1], &attended = rows_[2], &more = rows_[3], &hidden = rows_[4];
     first_rows(batch, x);
-    mixed.resize(x.size());
+    attended.resize(x.size());
     for (const Layer &l : layers_) {
         l.query_key_value(context_, x, qkv);
         if (rows_of_layer && layer == &l - layers_.data() + 1) *rows_of_layer = qkv;
@@ -129,8 +129,8 @@ std::vector<float> Encoder::embed(const Batch &batch, std::int64_t layer, std::v
                                      {3 * width_, head_dim, 1});
         };
         require(attune::variable_length_attention(context_, part(0), part(1), part(2), batch.ends, batch.ends,
-                                                  {mixed, {rows, heads_, head_dim}}));
-        l.out(context_, mixed, more);
+                                                  {attended, {rows, heads_, head_dim}}));
+        l.out(context_, attended, more);
         add_and_norm(x, more, l.after_attention);
         l.up(context_, x, hidden);
         for_rows(threads_, rows, [&](std::int64_t begin, std::int64_t end) {

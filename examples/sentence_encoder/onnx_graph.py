@@ -41,9 +41,9 @@ def layer(g, name, x, mask, heads, width):
     query, key, value = (split(g.linear(f"{name}.attention.self.{part}", x), order)
                          for part, order in (("query", [0, 2, 1, 3]), ("key", [0, 2, 3, 1]), ("value", [0, 2, 1, 3])))
     score = g.op("Mul", g.op("MatMul", query, key), np.array((width // heads) ** -0.5, np.float32))
-    mixed = g.op("MatMul", g.op("Softmax", g.op("Add", score, mask), axis=-1), value)
-    mixed = g.op("Reshape", g.op("Transpose", mixed, perm=[0, 2, 1, 3]), ints(0, 0, width))
-    x = g.norm(f"{name}.attention.output.LayerNorm", g.op("Add", x, g.linear(f"{name}.attention.output.dense", mixed)))
+    attended = g.op("MatMul", g.op("Softmax", g.op("Add", score, mask), axis=-1), value)
+    attended = g.op("Reshape", g.op("Transpose", attended, perm=[0, 2, 1, 3]), ints(0, 0, width))
+    x = g.norm(f"{name}.attention.output.LayerNorm", g.op("Add", x, g.linear(f"{name}.attention.output.dense", attended)))
     hidden = g.op("Gelu", g.linear(f"{name}.intermediate.dense", x))
     return g.norm(f"{name}.output.LayerNorm", g.op("Add", x, g.linear(f"{name}.output.dense", hidden)))
 

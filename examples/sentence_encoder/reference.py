@@ -66,8 +66,8 @@ def embedding(w, tokens, heads, rows_of=None):
                    for name in ("query", "key", "value"))
         if rows_of is not None:
             rows_of.append((q, k, v))
-        mixed = attention(q, k, v).swapaxes(0, 1).reshape(x.shape)
-        x = layer_norm(w, f"{layer}.attention.output.LayerNorm", x + linear(w, f"{layer}.attention.output.dense", mixed))
+        attended = attention(q, k, v).swapaxes(0, 1).reshape(x.shape)
+        x = layer_norm(w, f"{layer}.attention.output.LayerNorm", x + linear(w, f"{layer}.attention.output.dense", attended))
         hidden = gelu(linear(w, f"{layer}.intermediate.dense", x))
         x = layer_norm(w, f"{layer}.output.LayerNorm", x + linear(w, f"{layer}.output.dense", hidden))
     mean = x.mean(0)

@@ -169,8 +169,8 @@ TEST_CASE("device: gradients where rows that a diagonal hides hold NaN and Inf",
                 c.forward.causal = attune::Causal::top_left;
                 std::tie(c.forward.head_dim, c.forward.value_dim) = head_sizes_of(v, 0);
                 SdpaBackwardArrays<T> a(c);
-                Array<T> &spoilt = which == 0 ? a.forward.query : which == 1 ? a.forward.key : a.grad_out;
-                for (std::int64_t d = 0; d < c.forward.head_dim; d += 2) spoilt(0, 1, 13, d) = T(spoil);
+                Array<T> &non_finite = which == 0 ? a.forward.query : which == 1 ? a.forward.key : a.grad_out;
+                for (std::int64_t d = 0; d < c.forward.head_dim; d += 2) non_finite(0, 1, 13, d) = T(spoil);
                 REQUIRE(a.run_forward(context).message() == "");
                 CHECK(run_on_device(context, a, v.name).message() == "");
                 CHECK(defect(a, ExpectedGradients<T>(a), computed) == "");

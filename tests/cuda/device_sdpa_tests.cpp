@@ -130,8 +130,8 @@ TEST_CASE("device: infinite keys and queries that are seen", "[device]") {
         const auto [head_dim, value_dim] = head_sizes_of(v, 0);
         for (const bool in_query : {false, true}) {
             DeviceArrays<T> a(SdpaCase{.queries = 9, .keys = 23, .head_dim = head_dim, .value_dim = value_dim});
-            auto &spoilt = in_query ? a.query : a.key;
-            spoilt(0, 0, 3, 0) = T(infinity), spoilt(0, 1, 5, head_dim - 1) = T(-infinity);
+            auto &non_finite = in_query ? a.query : a.key;
+            non_finite(0, 0, 3, 0) = T(infinity), non_finite(0, 1, 5, head_dim - 1) = T(-infinity);
             check_arrays(context, a, v.name);
         }
     });

@@ -40,9 +40,9 @@ TEST_CASE("variants: scores far from 0 weigh as their differences say", "[sdpa][
                 const auto third = [](std::int64_t j) { return j % 3; };
                 check_scores<T>(context, v, {queries, keys, [=](std::int64_t j) { return base + double(third(j)); }, third});
                 // KV blocks with different maxima.
-                const auto of_chunk = [&](std::int64_t j) { return j / kv_block_of(v) % 3; };
+                const auto of_block = [&](std::int64_t j) { return j / kv_block_of(v) % 3; };
                 check_scores<T>(context, v,
-                                {queries, keys, [=](std::int64_t j) { return base + double(of_chunk(j)); }, of_chunk});
+                                {queries, keys, [=](std::int64_t j) { return base + double(of_block(j)); }, of_block});
             }
         });
     });

@@ -204,12 +204,12 @@ TEST_CASE("scores: Nadaraya-Watson regression of 2 sin x + x^0.8", "[sdpa][seman
                 .ok());
     double worst = 0;
     for (std::size_t i = 0; i < 50; i++) {
-        double sum = 0, mixed = 0;
+        double sum = 0, pv = 0;
         for (std::size_t j = 0; j < 50; j++) {
             const double w = std::exp(-(x_test[i] - x_train[j]) * (x_test[i] - x_train[j]) / 2);
-            sum += w, mixed += w * y_train[j];
+            sum += w, pv += w * y_train[j];
         }
-        worst = std::max(worst, std::abs(out[i] - mixed / sum));
+        worst = std::max(worst, std::abs(out[i] - pv / sum));
     }
     CHECK(worst < 1e-13);
 }

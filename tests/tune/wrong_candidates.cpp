@@ -77,17 +77,17 @@ template<Defect defect> void compute_kv_block(const Call &c, int entry, int h, i
         sum += w;
     }
     partial[0] = most, partial[1] = sum;
-    float *const mixed = partial + 2;
-    if (defect != uninitialised_scratch) std::memset(mixed, 0, sizeof(float) * static_cast<std::size_t>(c.channels()));
+    float *const pv = partial + 2;
+    if (defect != uninitialised_scratch) std::memset(pv, 0, sizeof(float) * static_cast<std::size_t>(c.channels()));
     const int keys = c.key.extent(1), end = std::min(keys, (n + 1) * kv_block);
     for (int j = defect == masked_values_leak ? n * kv_block : first; j < (defect == masked_values_leak ? end : last); j++) {
         const float w = j >= first && j < last ? weights[j - n * kv_block] : 0;
         const float *v = c.value.at(0, j, key_head, entry);
         if (defect == value_strides) v = c.value.at(0) + ((entry * key_heads + key_head) * keys + j) * c.channels();
-        for (int d = 0; d < c.channels(); d++) mixed[d] += w * v[d];
+        for (int d = 0; d < c.channels(); d++) pv[d] += w * v[d];
     }
     if (defect == reads_beyond && n + 1 == c.kv_blocks())
-        mixed[0] += 0 * *const_cast<volatile float *>(c.value.at(0, keys - 1, key_head, entry) + c.channels());
+        pv[0] += 0 * *const_cast<volatile float *>(c.value.at(0, keys - 1, key_head, entry) + c.channels());
 }
 
 template<Defect defect> void merge(const Call &c, int entry, int h, int i, const float *partials) {

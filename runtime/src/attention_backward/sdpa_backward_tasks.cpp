@@ -57,7 +57,7 @@ std::int64_t tiles_of_a_part(const SdpaCall &c, const VariantRecord &v) {
 // Tasks for the gradient of some queries, or of some keys, can be as many as wanted, but together take 7 products. Bits are the
 // same. Additive scores spend nearly all time in tanh: twice a pair and channel in one pass, four times in two.
 //
-// A task of one side skips the tiles of the other side that a band hides, whose rows would be packed for nothing. One pass
+// A task by query or by key skips streamed tiles that a band hides, whose rows would be packed for nothing. One pass
 // visits every tile, seen or not; where a window leaves a quarter of the tiles or fewer, it takes longer than the 7 products.
 std::vector<TileTask> tasks_of(const BackwardCall &call, const BackwardChoice &choice, int threads) {
     const VariantRecord &variant = *choice.tiles.variant;
