@@ -84,7 +84,7 @@ public:
     bool busy() const { return !waiting_.empty() || !running_.empty(); }
     void step();
 
-    // Of all steps so far.
+    // Counts over all steps so far.
     std::size_t steps = 0, most_running = 0, most_pages = 0, words_answered = 0;
     float apart = 0;  // from dense attention
     std::size_t free_pages() const { return free_.size(); }

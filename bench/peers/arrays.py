@@ -30,6 +30,6 @@ def aligned(array):
 
 
 def normal(random, *shape, scale=1, dtype=np.float32):
-    """Of the standard normal distribution, over `scale`."""
+    """An array of the standard normal distribution, divided by `scale`."""
     drawn = random.standard_normal(shape, np.float32)
     return aligned((drawn / np.float32(scale) if scale != 1 else drawn).astype(dtype, copy=False))

@@ -85,7 +85,7 @@ class Problem:
 
     @functools.cached_property
     def mask(self):
-        """What causal, window or lengths keep, to broadcast to (batch, heads, queries, keys); None if all."""
+        """The keys that causal, window or lengths keep, to broadcast to (batch, heads, queries, keys); None if all."""
         if self.lengths:
             return (np.arange(self.keys) < self.valid_lens[:, None])[:, None, None, :]
         if not self.causal or self.queries == 1 and not self.window:

@@ -38,7 +38,7 @@ class MultiHead(ctypes.Structure):
 
 
 def tensor(array):
-    """Of NumPy, or of PyTorch on the CPU or a GPU."""
+    """The Tensor of an array of NumPy, or of PyTorch on the CPU or a GPU."""
     t = Tensor()
     if hasattr(array, "data_ptr"):
         t.data, t.dtype, t.rank = array.data_ptr(), DTYPES[str(array.dtype).removeprefix("torch.")], array.dim()

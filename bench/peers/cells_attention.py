@@ -43,7 +43,7 @@ def flops(shape):
 def make_option(attune, peers, name, option):
     random, q, k, v = inputs(LONG)
     heads, length = LONG[1:3]
-    # What the library, the reference, PyTorch and onnxruntime are told.
+    # The option in the words of the library, the reference, PyTorch and onnxruntime.
     ours, truth, mask, softcap = {}, {}, None, 0
     if option == "mask (Sq,Sk)":
         mask = aligned(random.random((length, length)) < 0.875)

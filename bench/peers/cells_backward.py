@@ -147,7 +147,7 @@ def torch_programs(peers, problem):
         out = forward()
         return lambda: torch.autograd.grad(out, inputs, grad_out, retain_graph=True)
 
-    # Of gradients of a mask, dropout, and values of another width flash has no backward; it says so when it is called.
+    # Flash has no backward of a mask, of dropout and of values of another width; it says so when it is called.
     flash = not (problem.bias or problem.dropout or problem.value_dim)
     backends = {"torch flash": SDPBackend.FLASH_ATTENTION} if flash else {}
     return {name: peers.lazy(lambda backend=backend: program(backend))

@@ -102,7 +102,7 @@ def make_linear(attune, peers, name, rows, inputs, outputs, kind):
 
 
 def torch_packed(peers, rows, x, weight, bias):
-    """The operators by which PyTorch's frozen graphs take packed weights. Of those that this build has."""
+    """The operators of this build by which PyTorch's frozen graphs take packed weights."""
     made, ops = {}, peers.torch.ops
     if hasattr(ops.mkldnn, "_reorder_linear_weight"):
         onednn = ops.mkldnn._reorder_linear_weight(weight, rows)

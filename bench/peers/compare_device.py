@@ -99,7 +99,7 @@ class Device:
         self.name, self.gpu = name, name == "cuda"
 
     def seconds(self, call):
-        """Of a call, of as many as take some milliseconds."""
+        """Seconds of a call, the mean of as many calls as take some milliseconds."""
         elapsed, calls = self.elapsed(call, 1), 1
         if elapsed < CALLS_MS / 1e3:
             calls = math.ceil(CALLS_MS / 1e3 / max(elapsed, 1e-6))

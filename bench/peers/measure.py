@@ -14,7 +14,7 @@ SLOW = {2: 5, 8: 1000}
 WAKING = 0.4  # seconds
 QUIET = 0.005  # seconds, longer than a tick of the kernel's clock
 LONG = 0.1  # seconds; a call so long needs no other to warm up for it
-# Seconds of calls before those that count. Measured: a virtual core that sleeps takes up to 1.2 ms to come back, and a program
+# Seconds of calls before the counted ones. Measured: a virtual core that sleeps takes up to 1.2 ms to come back, and a program
 # that does not wait for it computes alone meanwhile.
 WARM = 0.003
 
@@ -84,11 +84,11 @@ class Result:
         return self.cell.works.get(name, self.cell.work)
 
     def rate(self, name):
-        """Of its best time, in the cell's unit a second."""
+        """The rate of a program's best time, in the cell's unit a second."""
         return self.work(name) / self.programs[name].best
 
     def share(self, name=SUBJECT):
-        """Of the machine's limit, measured in the same rounds; None where there is no such limit."""
+        """A program's share of the machine's limit, measured in the same rounds; None where there is no such limit."""
         if self.cell.bound:
             return self.ratio(self.cell.bound, name) if self.ok(self.cell.bound) else None
         rounds = self.programs[name].rounds

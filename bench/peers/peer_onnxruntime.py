@@ -9,7 +9,7 @@ from attention_problem import dense
 
 
 def programs(peers, problem):
-    """Operators that are there for the type; those that run nothing say so when they are called."""
+    """Operators that are there for the type; an operator that runs nothing says so when it is called."""
     if problem.dtype == "bf16":
         return {}
     made = {"onnxruntime Attention": standard(peers, problem)}

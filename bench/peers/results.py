@@ -73,7 +73,7 @@ def present(**values):
 
 
 def program_record(rounds, ours, *, best=None, error=None, apart=None, failure="", of=None, subject=False):
-    """Of one program: seconds by round; `ours` are those of this library, `of` is the number of rounds of the run."""
+    """Record of a program: seconds by round; `ours` are those of this library, `of` is the number of rounds of the run."""
     if error is not None and not math.isfinite(error):
         failure = failure or "its result is not finite where the reference is"
     if failure or not rounds:

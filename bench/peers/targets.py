@@ -17,7 +17,7 @@ SHARES = {(PREFILL, False, "f32"): 0.83, (WIDE, False, "f32"): 0.87, (PREFILL, T
           (PREFILL, True, "bf16"): 0.60, (WIDE, True, "bf16"): 0.70}
 # By AMX tiles, times our own f32.
 TILES = 2.5
-# Of gradients: shares of the peak with five products counted, and times our own f32.
+# Targets of gradients: shares of the peak with five products counted; bf16: times the speed of our own f32.
 BACKWARD = {cells_backward.PREFILL: 0.60, cells_backward.CAUSAL: 0.52, cells_backward.WIDE: 0.56}
 BACKWARD_BF16 = 1.5
 ADDITIVE_TRAINING = 5.0

@@ -114,7 +114,7 @@ def _toolchain(prefix: pathlib.Path, compiler: str, halide: pathlib.Path | None)
                    *((PROJECT / name).read_bytes() for name in sorted(os.listdir(PROJECT))))
 
 
-# What a line of the build says about a mistake of the author: by the compiler, by CMake, or by the program that writes the
+# Messages in a line of the build about a mistake of the author: by the compiler, by CMake, or by the program that writes the
 # header of the library.
 _MISTAKES = (re.compile(r"static assertion failed: (attune: .*)"), re.compile(r"^\S+: (attune: .*)$", re.M),
              re.compile(r"(attune_add_attention\(.*)"), re.compile(r"^(\S+?:\d+:\d+: (?:fatal )?error: .*)$", re.M),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a call holds until it ends, new arrays, errors.
+// A call of Python: the objects that it holds until it ends, new arrays, errors.
 #include "call.h"
 #include "libraries.h"
 #include <cxxabi.h>
@@ -140,7 +140,7 @@ attune::View Call::make(nb::handle like, DType type, const attune::Dims &extents
         made = nb::steal(static_cast<PyObject *>(object));
         return view;
     }
-    // Of the query's own type where that is a bfloat16: NumPy has several, by package.
+    // The array has the query's own type where that is a bfloat16: NumPy has several, by package.
     nb::object kind = type == DType::bf16 && given(like) && is_numpy(like) ? nb::object(like.attr("dtype")) : numpy_type(type);
     const nb::object size = nb::steal(PyTuple_New(rank));
     for (int n = 0; n < rank; n++) PyTuple_SetItem(size.ptr(), n, PyLong_FromLongLong(shape[n]));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the library knows of itself and of the machine: variants, targets, plans; the Context; and the picture of weights.
+// Facts of the library and of the machine: variants, targets, plans; the Context; and the picture of weights.
 #include "options.h"
 #include "tools/picture/heatmap.h"
 #include <attune/half.h>

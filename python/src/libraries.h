@@ -19,7 +19,7 @@ const NumPy &numpy();
 const nb::object &numpy_type(attune::DType);
 bool is_numpy(nb::handle array);
 
-// What is known of a type: the function table of its __dlpack_c_exchange_api__, or null, and whether it is torch's, whose
+// The facts kept of a type: the function table of its __dlpack_c_exchange_api__, or null, and whether it is torch's, whose
 // arrays may be negated views and require gradients.
 struct Exchange {
     PyTypeObject *type;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attention of attune.define(): its shared object, and calls of it.
+// Attention of attune.define(): its shared object, and calls of its functions.
 #include "options.h"
 #include "user_module.h"
 #include <dlfcn.h>
@@ -129,7 +129,7 @@ private:
         return nb::borrow<nb::kwargs>(others);
     }
 
-    // One argument for each capture; the library refuses those that are not given.
+    // One argument for each capture; the library refuses a call without one.
     std::vector<CaptureArgument> read_captures(Call &call, const nb::dict &from) const {
         std::vector<CaptureArgument> arguments(captures().size());
         for (std::size_t n = 0; n < arguments.size(); n++) {

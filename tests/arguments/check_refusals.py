@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A program that makes kernels refuses one whose arguments are not those that the runtime passes: a line names the first.
+"""A program that makes kernels refuses a kernel whose arguments differ from the runtime's: a line names the first.
 
 usage: check_refusals.py GENERATOR_PROGRAM FOLDER
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the compiler says of kernel arguments that are swapped, missing, too many or of another type: an error each.
+"""Kernel arguments that are swapped, missing, too many or of another type are an error of the compiler each.
 
 usage: check_wrong_arguments.py COMPILER INCLUDE_DIR...
 """

@@ -24,7 +24,7 @@ class AdditiveGradients:
 
 def additive_backward(query, key, value, grad_out, layer, options, grad_lse=None, dtype=np.float64, order=None,
                       parts=np.positive):
-    """Of rank 4, without softcap and bias."""
+    """Gradients of additive attention of rank 4, without softcap and bias."""
     project = lambda x, w, b: x.astype(dtype) if w is None else linear(x, w, b, dtype, order)
     q, k = project(query, layer.w_query, layer.b_query), project(key, layer.w_key, layer.b_key)
     heads, key_heads = q.shape[1], k.shape[1]

@@ -179,7 +179,7 @@ def attend(x, v, options, dtype, order, outer=None):
     normal = some if options.sinks is None else np.ones_like(some)
     largest = np.where(normal, largest, dtype(0))
     power = np.where(kept, np.exp(score - largest), dtype(0))
-    # What a masked value holds has no effect, whatever it is.
+    # A masked value has no effect, be it NaN or infinite.
     v = np.where(kept.any(axis=2)[..., None], v, dtype(0))
     factor = dtype(1)
     if options.dropout:

@@ -43,7 +43,7 @@ def sum_of(array, axes, dtype, order):
 
 
 def reduced(array, shape, outer, dtype, order):
-    """Of (B, Hq, Sq, Sk), summed over what `shape` was broadcast over."""
+    """The sum of an array (B, Hq, Sq, Sk) over the dimensions that `shape` was broadcast over."""
     array = array.reshape(*outer, *array.shape[2:])
     full = (1,) * (array.ndim - len(shape)) + tuple(shape)
     return sum_of(array, [axis for axis in range(array.ndim) if full[axis] == 1], dtype, order).reshape(shape)

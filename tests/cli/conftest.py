@@ -102,7 +102,7 @@ def normal(rng, *shape):
 
 @pytest.fixture
 def problem(attune, tmp_path):
-    """Of sdpa: q.npy, k.npy and v.npy."""
+    """A problem of sdpa: q.npy, k.npy and v.npy."""
     p = Problem(attune, tmp_path, "sdpa", query="q.npy", key="k.npy", value="v.npy", out="o.npy")
     rng = np.random.default_rng(1)
     p.save(q=normal(rng, 2, 4, 3, 8), k=normal(rng, 2, 2, 5, 8), v=normal(rng, 2, 2, 5, 6))
@@ -110,7 +110,7 @@ def problem(attune, tmp_path):
 
 
 class BackwardProblem(Problem):
-    """Of sdpa-backward: gradients are asked for by name, and come back by name."""
+    """A problem of sdpa-backward: gradients are asked for by name, and come back by name."""
 
     OPTIONS = {"query": "--grad-query", "key": "--grad-key", "value": "--grad-value", "bias": "--grad-bias",
                "slopes": "--grad-slopes", "sinks": "--grad-sinks", "score_weight": "--grad-score-weight"}

@@ -37,7 +37,7 @@ def as_float16(x):
 
 
 # Four units in the last place allow eight roundings: the program folds log2(e) into the scale, takes powers of 2 and divides by
-# the sum at the end. Of 16 bits only the weight and the result are rounded, and one unit allows both.
+# the sum at the end. With 16 bits only the weight and the result are rounded, and one unit allows both.
 F32 = ElementType("f32", np.float32, np.float32, np.float64, 4 * float(np.finfo(np.float32).eps))
 F64 = ElementType("f64", np.float64, np.float64, np.longdouble, 4 * float(np.finfo(np.float64).eps))
 F16 = ElementType("f16", np.float16, np.float32, np.float64, 2.0**-10, as_float16)
@@ -45,5 +45,5 @@ BF16 = ElementType("bf16", np.float32, np.float32, np.float64, 2.0**-7, as_bfloa
 
 
 def element_type(dtype):
-    """Of a type of NumPy, or an ElementType itself."""
+    """The ElementType of a type of NumPy, or an ElementType itself."""
     return dtype if isinstance(dtype, ElementType) else {np.float32: F32, np.float64: F64}[np.dtype(dtype).type]

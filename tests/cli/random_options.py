@@ -60,7 +60,7 @@ def random_masks(rng, options, words, arrays, outer, queries, keys, batch):
 
 
 def random_scores(rng, options, words, arrays, outer, queries, keys, batch, heads, of, width):
-    """What is done to scores, and dropout."""
+    """Random steps of the score, and dropout."""
     if options.score == "gaussian":  # squared distances are about 2 * width; scores stay where exp() does not underflow
         options.scale = float(np.round(rng.uniform(0, 2) / width, 5))
         words += ["--scale", repr(options.scale)]

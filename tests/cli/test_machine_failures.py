@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the machine refuses: one line, exit code 1, and no file half written or left behind."""
+"""Failures of the machine: one line, exit code 1, and no file half written or left behind."""
 import os
 import resource
 import signal

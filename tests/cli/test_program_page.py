@@ -36,7 +36,7 @@ def test_every_command(commands):
 
 
 def section_of(words):
-    """What the page says of a command: behind its heading, and in rows of tables that begin with it."""
+    """The page's text on a command: behind its heading, and in rows of tables that begin with it."""
     name = re.escape(f"attune {' '.join(words)}")
     heading = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
     return (heading[1] if heading else "") + "".join(re.findall(rf"^\| `{name}[` ].*$", PAGE, re.M))

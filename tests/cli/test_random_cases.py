@@ -65,7 +65,7 @@ def random_sdpa(rng, variants, of_16_bits=False):
 
 
 def score_bounds(error, value, options):
-    """What an error of the scores, as attune/additive.h allows it without projections in f32, may become in the results:
+    """Bounds of the results for an error of the scores, as attune/additive.h allows it without projections in f32:
     weights move by a factor of exp(2 * error) at most, so their sum moves by 2 * error."""
     survivor = 1 / (1 - options.dropout) if options.dropout < 1 else 0
     return {"lse": error, "scores": error, "weights": 2 * error,

@@ -20,7 +20,7 @@ std::int64_t parameter(const attune::VariantInfo &v, const std::string &name, st
 
 std::int64_t in_vectors(std::int64_t n) { return (n + 15) / 16 * 16; }
 
-// Of a tile of queries and a key: every score of a tile that looks at the key at all.
+// Cost terms counted key by key: every score of a tile counts if the tile looks at the key at all.
 CostTerms counted_tiles(const attune::SdpaProblem &p, std::int64_t tile, std::int64_t block) {
     const double width = double(in_vectors(p.head_dim) + in_vectors(p.value_dim));
     CostTerms terms{1};

@@ -65,7 +65,7 @@ with tempfile.TemporaryDirectory() as folder:
     assert "# a line of its own\nproduce out:\n parallel j.task:" in page.read_text() and "  # tasks\n" in page.read_text()
     assert f"  for k.r < 16,\n      for {'m' * 110}: out = ...  # k\n" in page.read_text(), page.read_text()
 
-    # What --accept cannot mend.
+    # Mistakes that --accept cannot mend.
     page.write_text(text), golden.write_text(GOLDEN.replace("  produce x:\n   x = ...\n", ""))
     expect(root, "a nest of 3 lines has no lines 1-5")
     assert check(root, "--accept")[0] == 1

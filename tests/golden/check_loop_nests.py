@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Compares the loop nests of variants with those that are stored, or stores them.
+"""Compares the loop nests of variants with the stored ones, or stores them.
 
 usage: check_loop_nests.py nests PROGRAM GENERATOR LIST FOLDER [--accept]
          the variants of a list have the nests that are stored in the folder

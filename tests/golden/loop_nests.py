@@ -140,7 +140,7 @@ def file_text(shape, variants, extents):
 
 
 def read(text):
-    """What file_text() was given, as {variant: (shape, extents)}."""
+    """The argument of file_text(), as {variant: (shape, extents)}."""
     head, table, nest = re.fullmatch(r"variants\n(.*?)\n\nextents\n(.*?)\n?\nnest\n(.*)", text, re.S).groups()
     variants = head.split("\n")
     rows = {row.split()[0]: row.split()[1:] for row in table.splitlines()}

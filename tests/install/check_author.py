@@ -33,7 +33,7 @@ install, make, another, variants, parameters, tune = re.findall(r"```sh\n(.*?)``
 printed = re.search(r"```\n(gradient of .*?)```", page, re.S)[1]
 
 SLOW = {"kv_block": 32, "tile_q": 16, "key_tile": 2, "channel_tile": 1}
-# What the library of the project lists.
+# A program that lists the variants of the project's library.
 LIST = r"""#include <attune/variants.h>
 #include <cstdio>
 #include <recency.h>

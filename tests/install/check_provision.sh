@@ -18,7 +18,7 @@ for shell in bash zsh; do
   said=$(PATH=$work/bin:$PATH $shell -c "$script" 2>&1) || { echo "$shell: $said"; exit 1; }
   [ "$said" = "$source $work/venv/bin" ] || { echo "$shell: $said"; exit 1; }
 done
-# What fails is not passed over: a package that cannot be installed.
+# A package that cannot be installed ends the script with an error.
 printf '#!/bin/sh\nexit 1\n' >"$work/bin/dpkg-query"
 for program in apt-get sudo; do
   printf '#!/bin/sh\necho none >&2\nexit 1\n' >"$work/bin/$program"

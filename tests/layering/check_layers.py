@@ -59,7 +59,7 @@ for path in sources("generators"):
         forbid(path, r"[.>](" + "|".join(DIRECTIVES) + r")\s*\(", "a scheduling directive in an algorithm")
         forbid_include(path, r"(lowering|schedules|generators/programs)/", "an algorithm includes what is made of it")
 
-# What each part of attention may include of the others.
+# The parts of attention that each part may include.
 PARTS = {"equations": (), "forward": ("equations",), "backward": ("equations", "forward"), "gpu": ("equations", "forward")}
 for part, others in PARTS.items():
     for path in sources(f"generators/attention/{part}"):

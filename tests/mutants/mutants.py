@@ -76,8 +76,8 @@ LEFT_OUT = ("dispatch/cost", "attention/attention_cost", "layers/product_cost", 
 # Code for tensors on a device, by the file or the function: its tests need another runtime (tests/cuda).
 DEVICE_FILE = re.compile(r"\bdevice/|_device\.\w+$")
 DEVICE_FUNCTION = re.compile(r"\w[^;]* \w*on_device\([^;]*$")
-# Sources of kernels: beginning of the name; kernels, as patterns, that are made again. Of forms that this machine may not run
-# (AMX, GPUs) there are none.
+# Sources of kernels: beginning of the name; kernels, as patterns, that are made again. Forms that this machine may not run
+# (AMX, GPUs) have none.
 FORWARD = [r"sdpa_f32_dany_\w+_root_training", r"sdpa_f32_dany_(?!avx2|generic)\w+_prefill_short_training",
            r"sdpa_f32_dany_(?!avx2|generic)\w+_decode_rows4_training"]
 BACKWARD = [r"sdpa_backward_f32_dany_\w+_root_training", r"sdpa_backward_f32_dany_(?!avx2|generic)\w+_blocked_training"]

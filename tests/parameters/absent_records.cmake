@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# A record that is absent hides those of its key in the target's fallbacks, from the target and from those that fall back to it.
-# Of two files of one target the first has a say.
+# A record that is absent hides the records of its key in the target's fallbacks, from the target and from targets that fall
+# back to it. The first of two files of one target decides.
 # usage: cmake -DATTUNE_CMAKE=<folder> -DFOLDER=<scratch> -P absent_records.cmake
 cmake_minimum_required(VERSION 3.25)
 include(${ATTUNE_CMAKE}/attune_parameters.cmake)

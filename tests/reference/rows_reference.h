@@ -12,7 +12,7 @@ namespace attune_test {
 
 template<typename Real> using Row = std::vector<Real>;
 
-// What a row goes through; empty vectors: no such step.
+// The steps on a row; empty vectors: no such step.
 template<typename Real> struct RowDefinition {
     Row<Real> weight;  // (D), of the RMS norm
     Real eps = 0;

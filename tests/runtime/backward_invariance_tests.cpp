@@ -54,7 +54,7 @@ TEST_CASE("runtime: each subset of the gradients has the bits that all of them h
         });
         for (unsigned wanted = 0; wanted <= want_all; wanted++) {
             if (wanted & ~there) continue;
-            // For time: root took three quarters of it.
+            // Without root, which took three quarters of the time.
             if ((v.dtype != attune::DType::f32 || (v.schedule == "root" && !tests_all())) && std::popcount(wanted) > 1)
                 continue;
             auto some = clean;

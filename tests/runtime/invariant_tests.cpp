@@ -55,7 +55,7 @@ template<typename T> void check_chunks(SdpaCase c, std::string_view variant = {}
     REQUIRE(whole.out.all_written());
     for (const std::int64_t chunk : {1, 7, 64, 300})
         for (const Chunks how : {Chunks::by_offset, Chunks::in_cache}) {
-            // Of a long prompt some chunks: at KV blocks' ends, and others.
+            // Some chunks of a long prompt: at KV blocks' ends, and others.
             const auto wanted = [&](std::int64_t first) {
                 const std::int64_t in_block = (first + kv_block / 2) % kv_block - kv_block / 2;  // from the nearest end
                 return c.queries <= prompt || std::abs(in_block) <= chunk || first / chunk % 23 == 0;
@@ -88,7 +88,7 @@ TEMPLATE_TEST_CASE("invariant: a prompt in chunks of any size has the bits of th
         }
 }
 
-// The variants that dispatch may choose, and those that a caller may force, over several of their KV blocks.
+// The variants that dispatch may choose or a caller may force, over several of their KV blocks.
 TEST_CASE("invariant: every variant but AMX gives chunks the bits of the whole", "[runtime][invariant][per_variant]") {
     attune::Context context;
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {

@@ -103,7 +103,7 @@ TEST_CASE("rows: no rows", "[rows]") {
     CHECK(none.run(context).ok());
 }
 
-// The distance of numbers from those that are stored is at most half a step; with a scale in f16 two roundings of it more.
+// A stored number is at most half a step off; with a scale in f16 two roundings of the scale more.
 TEST_CASE("paged_append: what quantisation loses", "[append]") {
     attune::Context context;
     for (Stored stored : {Stored::int8, Stored::int8_f16, Stored::int4}) {

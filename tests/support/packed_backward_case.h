@@ -56,7 +56,7 @@ template<typename T> struct PackedBackwardArrays {
                                                           forward.value.view(), forward.cu_seqlens_q(), forward.cu_seqlens_k(),
                                                           results(), gradients(wanted), options);
     }
-    // The call of sequence s alone: its inputs, and its gradients within `to`; those that sequences share are left out.
+    // The call of sequence s alone: its inputs, and its gradients within `to`; gradients that sequences share are left out.
     SdpaBackwardInputs inputs_alone(std::int64_t s) {
         const auto queries = [&](attune::View v) { return forward.of_queries(v, s); };
         attune::SdpaForward f{queries(forward.out.view()), queries(forward.lse.view()), queries(grad_out.view())};

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What a reader of the tree relies on, by reading its files: check_tree.py SOURCE_DIR CHECK...
+"""Checks of the tree's text, by reading its files: check_tree.py SOURCE_DIR CHECK...
 
 Each thing that is wrong is a line FILE:LINE: what; then the exit code is 1. Checks: format, columns, licence, pipes, spelling,
 links, paths, options, promises, version.

@@ -8,7 +8,7 @@ import subprocess
 COMMENTS = {".h": "//", ".cpp": "//", ".c": "//", ".cl": "//", ".ll": ";", ".py": "#", ".cmake": "#", ".sh": "#", ".map": "#",
             ".pc": "#"}
 CXX = (".h", ".cpp", ".c", ".cl")
-# What programs write, and nobody by hand: its form is theirs.
+# Files that programs write, in a form of their own.
 GENERATED = ("schedules/sdpa/autoscheduled/", "bench/results/", "tests/golden/sdpa", "tests/golden/linear",
              "tests/golden/capture_gradient/")
 TRIALS = "tests/tree/try_checks.py"  # has mistakes on purpose
@@ -21,7 +21,7 @@ class Tree:
 
     @functools.cached_property
     def files(self):
-        """Names of all files, from the root: those that Git knows or would add, else all but what is built."""
+        """Names of all files that Git knows or would add, from the root; without Git all but the build folder."""
         listed = subprocess.run(["git", "-C", self.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                                 capture_output=True, text=True) if (self.root / ".git").exists() else None
         if listed and listed.returncode == 0 and listed.stdout:

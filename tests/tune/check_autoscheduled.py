@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What Halide's autoschedulers found is made into kernels of today's algorithm, and these are right: check_autoscheduled.py
-PROGRAM BUILD. A baseline that cannot be made would leave the benchmarks unseen."""
+"""Schedules by Halide's autoschedulers still make right kernels of today's algorithm: check_autoscheduled.py PROGRAM BUILD.
+A baseline that cannot be made would leave the benchmarks unseen."""
 import os
 import pathlib
 import subprocess

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What `attune tune` writes is what runs after the next build: check_retuned.py CMAKE BUILD_DIR PROGRAM PARAMETERS_DIR.
+"""Parameters that `attune tune` writes run after the next build: check_retuned.py CMAKE BUILD_DIR PROGRAM PARAMETERS_DIR.
 
 PROGRAM is `attune` with an archive of parameters of PARAMETERS_DIR (attune_add_variants), built here: first of parameters that
 are slow beyond doubt, then of those that the tuner found instead.
@@ -31,7 +31,7 @@ def text_of(parameters):
 
 
 def parameters_of_a_call(work):
-    """What ATTUNE_VERBOSE=1 and `attune variants` say of the variant that a call takes."""
+    """The lines of ATTUNE_VERBOSE=1 and of `attune variants` on the variant that a call takes."""
     numpy.save(work / "scores.npy", numpy.linspace(-1, 1, 200 * 300, dtype=numpy.float32).reshape(200, 300))
     said = run(program, "run", "masked-softmax", "--scores", work / "scores.npy", "--out", work / "out.npy",
                env={**os.environ, "ATTUNE_VERBOSE": "1"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the compiler says of a view that cannot be: one error, in the words of the library.
+"""A view that cannot be is one error of the compiler, in the words of the library.
 
 usage: check_wrong_usage.py SOURCE_DIR COMPILER
 """

@@ -50,7 +50,7 @@ void add_additive_layer(CLI::App *, AdditiveArguments &);
 void add_layer(CLI::App *, MultiHeadArguments &);
 void add_valid_lens_and_fill(CLI::App *, Given &valid_lens, Given &fill);
 
-// The commands of serving, and those that compute gradients.
+// The commands of serving, and the commands of gradients.
 void add_serving(CLI::App &run);
 void add_backward(CLI::App &run);
 

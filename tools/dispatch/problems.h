@@ -38,7 +38,7 @@ detail::CostTerms terms_of(const std::string &variant, const bench::Shape &);
 // The variant of a name; throws MachineError where none is linked in.
 const VariantInfo &info_of(const std::string &variant);
 
-// What the library plans for a shape. `last`: the variant of the last queries or columns, where another one computes them.
+// The library's plan for a shape. `last`: the variant of the last queries or columns, where another one computes them.
 struct Planned {
     Status status;
     std::string variant, reason, last;

@@ -54,7 +54,7 @@ private:
     std::vector<Pulse> others_;  // of rank 1, 2, ...
 };
 
-// What another rank than 0 does: builds `jobs` candidates at a time until the run has ended. Returns their number. Throws
+// The loop of a rank other than 0: builds `jobs` candidates at a time until the run has ended. Returns their number. Throws
 // MachineError where rank 0 does not come, or falls silent.
 int build_for_rank_0(const std::filesystem::path &folder, const Rank &, int jobs, double silence);
 

@@ -258,7 +258,7 @@ private:
         tell_progress(strategy_->phase());
     }
 
-    // The best candidates by their first measurement, without those that are far behind.
+    // The best candidates by their first measurement, without candidates that are far behind.
     std::vector<const Trial *> candidates_for_decision() const {
         std::vector<const Trial *> right;
         for (const Trial &trial : result_.trials)

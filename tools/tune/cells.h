@@ -12,7 +12,7 @@
 namespace attune::tune {
 
 // Cells of the shapes: shapes that dispatch gives to the same variant are one cell. Shapes of other ops, and variants that do
-// not match the glob, are left out; left_out names those that cannot be run. Each shape is run once to see. Throws InputError
+// not match the glob, are left out; left_out names shapes that cannot be run. Each shape is run once to see. Throws InputError
 // if no cell remains.
 std::vector<Cell> cells_of(Subject &, const std::string &variant_glob, Context &);
 

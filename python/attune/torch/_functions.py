@@ -148,7 +148,7 @@ def merge_attention(parts, *, lse=None, out=None):
 
 
 def kv_append(key, value, cache_lens, key_cache, value_cache, **options):
-    """attune.kv_append of tensors: rows behind those that the caches hold, in place. It has no gradients."""
+    """attune.kv_append of tensors: rows behind the last rows of the caches, in place. It has no gradients."""
     _without_autograd(attune.kv_append, (key, value, key_cache, value_cache), key=key, value=value, cache_lens=cache_lens,
                       key_cache=key_cache, value_cache=value_cache, **options)
 

@@ -78,7 +78,7 @@ enum {
     ATTUNE_MASK_FILL_SEED = 1,  // -1e6: a row without keys is uniform over all its scores
 };
 
-// What happens where a cache has no room.
+// The rule for an append to a cache that has no room.
 typedef int32_t attune_cache_when_full;
 enum {
     ATTUNE_CACHE_WHEN_FULL_REFUSE = 0,  // an error

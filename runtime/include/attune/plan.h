@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What plans of calls have in common.
+// The parts that plans of all calls share.
 #pragma once
 #include <string>
 

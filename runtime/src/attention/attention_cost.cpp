@@ -89,8 +89,8 @@ CostTerms attention_terms(const SdpaProblem &p, const Runnable &v) {
 }
 
 Sharing attention_sharing(const SdpaProblem &p, const Runnable &v) {
-    // Of two threads of a Zen 5: what a parallel loop of tiles takes to begin and to end; of decode, and of split, which have
-    // two and three, and what their merges take beyond the half of a thread.
+    // Nanoseconds that parallel loops take to begin and to end, on two threads of a Zen 5: one of tiles, two of decode, three
+    // of split; and the factors by which merges of decode and split take longer than half of one thread's time.
     constexpr double tiles_ns = 2000, decode_ns = 3000, split_ns = 6000, decode_more = 1.06, split_more = 1.1;
     const double heads = static_cast<double>(p.key_heads), keys = static_cast<double>(p.keys);
     if (work_of(p) < work_of_two_threads) return {};

@@ -9,7 +9,7 @@ namespace attune {
 // The number of queries of all query heads that share a key head.
 inline std::int64_t rows_of_key_head(const SdpaProblem &p) { return p.key_heads ? p.query_heads / p.key_heads * p.queries : 0; }
 
-// Multiply-adds of a call, those that it could make while it reads keys and values included.
+// Multiply-adds of a call, plus as many as it could make while it reads keys and values.
 inline double work_of(const SdpaProblem &p) {
     const double reads = static_cast<double>(p.batch) * static_cast<double>(p.key_heads) * static_cast<double>(p.keys) *
                          static_cast<double>(p.head_dim + p.value_dim);

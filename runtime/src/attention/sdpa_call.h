@@ -78,7 +78,7 @@ struct Band {
 inline std::int64_t right_of_window(const SdpaOptions &options) {
     return options.causal != Causal::none ? 0 : options.window.right;
 }
-// What causal, window and an offset that the caller gave leave of one batch entry.
+// The band of one batch entry that causal, window and an offset of the caller leave.
 Band band_of(const SdpaOptions &, std::optional<std::int64_t> offset, std::int64_t queries, std::int64_t keys);
 
 // The score of SdpaOptions: its op, its checks, and its scale where none is given.
@@ -219,7 +219,7 @@ Status run_by_key_heads(Context::State &, const SdpaCall &, const VariantRecord 
 // Runs the kernels of the choice. What needs no kernel is written here, and then the choice says why.
 Status run_attention(Context &, const SdpaCall &, AttentionChoice &);
 
-// What ATTUNE_VERBOSE says of the sizes.
+// The sizes in the words of ATTUNE_VERBOSE.
 std::string sizes_text(const SdpaProblem &);
 
 }  // namespace attune

@@ -197,7 +197,7 @@ std::vector<PredictedVariant> predictions(const Op &op, const SdpaProblem &p) {
         [&](const Runnable &v) { return predicted_ns(p, v); });
 }
 
-// What else the kernels of a choice take: refused here, before any of them runs.
+// Checks of inputs that only the kernels of the choice take: refused here, before any of them runs.
 static Status check_parts(const Context::State &context, const SdpaCall &call, const Choice &choice) {
     const SdpaProblem &p = call.sizes;
     if (p.batch == 0 || p.query_heads == 0 || p.queries == 0 || p.keys == 0) return {};

@@ -32,7 +32,7 @@ bool gives_bias(OpId op, const VariantRecord &variant) {
 
 namespace {
 
-// What else the kernels of a choice take: refused here, before any of them runs.
+// Checks of inputs that only the kernels of the choice take: refused here, before any of them runs.
 Status check_parts(const BackwardCall &call, const BackwardChoice &choice) {
     const SdpaCall &c = call.forward;
     const SdpaProblem &p = c.sizes;

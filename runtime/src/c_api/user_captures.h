@@ -18,7 +18,7 @@ inline const detail::AttentionRecord *attention_of(Reader &reader, const char *n
     return attention;
 }
 
-// What was given for each capture of an attention, in the order of its struct; captures are found by their names.
+// The values given for the captures of an attention, in the order of its struct; captures are found by their names.
 template<typename Given, typename Value, typename Read>
 std::vector<Value> by_name(Reader &reader, const detail::AttentionRecord &attention, const Given *given, std::size_t count,
                            const char *argument, const Read &read_one) {

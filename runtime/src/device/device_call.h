@@ -56,7 +56,7 @@ Status find_device(const Context::State &, std::string_view name, std::string &i
 // Checks that all given views are on the device, as `name` is.
 Status check_places(std::span<const NamedView>, std::string_view name);
 
-// Needs of a call for a device. The forced variant is chosen, else the best of those that fit.
+// Needs of a call for a device. The forced variant is chosen, else the best fitting one.
 struct DeviceNeeds {
     Op op;
     DType dtype;

@@ -69,8 +69,8 @@ inline Sharing sharing_of(double tasks, double fork_ns) {
     return tasks > 1 ? Sharing{2 * std::ceil(tasks / 2) / tasks, fork_ns} : Sharing{2, 0};
 }
 
-// What a core computes while it reads an element of 4 bytes: a call that reads much and computes little counts for what it
-// reads.
+// Multiply-adds that a core computes while it reads an element of 4 bytes: a call that reads much and computes little counts
+// for its reads.
 constexpr double multiply_adds_of_a_read = 8;
 // Multiply-adds of a call from which two threads share it.
 constexpr double work_of_two_threads = 2 * ThreadTeam::least_work_of_a_thread;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What every op does around its kernel: which variant runs, and what is recorded of the call.
+// The frame of a call, the same for every op: choice of the variant, record of the call, errors.
 #pragma once
 #include "dispatch/cost.h"
 #include "dispatch/variant_table.h"

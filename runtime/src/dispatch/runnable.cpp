@@ -17,7 +17,7 @@ using Key = std::tuple<std::string_view, DType, std::int64_t, Kind>;  // op, typ
 using Lists = std::map<Key, std::vector<Runnable>>;
 
 // Whether dispatch has no use for a record where a preferred one was found before: for a more specific target, with fewer
-// options beyond those that the call needs, or for the head size of the call.
+// options that the call does not need, or for the head size of the call.
 bool replaces(const VariantRecord &preferred, const VariantRecord &v) {
     return preferred.schedule == v.schedule && preferred.shape_class == v.shape_class;
 }

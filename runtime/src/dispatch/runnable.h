@@ -10,7 +10,7 @@
 
 namespace attune {
 
-// What a call asks of a variant. Ops other than attention have one kind, "", and no head size.
+// Needs of a call that a variant must serve. Ops other than attention have one kind, "", and no head size.
 struct VariantNeeds {
     Op op;
     DType dtype = DType::f32;

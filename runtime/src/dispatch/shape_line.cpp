@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the columns of a file of shapes (bench/cases/shapes.h) say of a call of attention.
+// A call of attention as the columns of a file of shapes (bench/cases/shapes.h).
 #include "attention/sdpa_call.h"
 #include "dispatch/shape_record.h"
 #include <algorithm>

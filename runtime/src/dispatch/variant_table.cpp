@@ -9,7 +9,7 @@
 #include <iterator>
 #include <set>
 
-// Of the section attune_ops, by the linker; none where no object has that section.
+// Begin and end of the section attune_ops, by the linker; null where no object has that section.
 extern "C" {
 [[gnu::weak, gnu::visibility("hidden")]] extern const attune::Op *const __start_attune_ops[];
 [[gnu::weak, gnu::visibility("hidden")]] extern const attune::Op *const __stop_attune_ops[];

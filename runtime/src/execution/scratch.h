@@ -23,7 +23,7 @@ public:
 
     // Bytes of the kept blocks that no thread has borrowed.
     std::size_t kept_bytes() noexcept;
-    // Gives these blocks, and those that this thread has borrowed, back to the allocator; false if there are none.
+    // Gives these blocks, and the blocks that this thread has borrowed, back to the allocator; false if there are none.
     bool give_back() noexcept;
 
 private:

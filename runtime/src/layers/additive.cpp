@@ -74,7 +74,7 @@ std::vector<NamedView> additive_inputs(const ConstView &query, const ConstView &
 
 namespace {
 
-// Raw scores are written for all keys, also for those that no query sees.
+// Raw scores are written for all keys, also for keys that no query sees.
 bool writes_raw_scores(const SdpaCall &call) { return call.weights.given() && call.weights_mode < WeightsMode::masked; }
 
 // Largest magnitude of the keys that each batch entry holds, or of all keys where the scores of all are an output.

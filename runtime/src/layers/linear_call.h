@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Checks of products with a matrix, for linear() and for what is built of it.
+// Checks of products with a matrix, for linear() and for layers that call it.
 #pragma once
 #include "attune/linear.h"
 #include "dispatch/op_call.h"

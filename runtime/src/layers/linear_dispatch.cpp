@@ -36,7 +36,7 @@ std::int64_t full_columns(const ProductProblem &p, const Runnable &v) {
     return wide * (v.record->shape_class == "rows1_full_tile_pairs" ? 2 : 1);
 }
 
-// What a kernel asks of the sizes of a product.
+// Conditions of a kernel on the sizes of a product.
 enum class Need { nothing, two_deep, block_deep, even_depth, whole_tiles_deep, tile_of_columns, whole_columns };
 
 // The first need of a variant that the product does not meet.

@@ -13,7 +13,7 @@ namespace attune {
 // that come from beyond the first cache.
 CostTerms product_terms(const ProductProblem &, const Runnable &);
 
-// Multiply-adds of a product, those that it could make while it reads weights included.
+// Multiply-adds of a product, plus as many as it could make while it reads weights.
 inline double work_of(const ProductProblem &p) {
     const double weights = static_cast<double>(p.columns) * static_cast<double>(p.depth) * static_cast<double>(p.entries);
     return weights * std::max(static_cast<double>(p.rows), multiply_adds_of_a_read);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a rank of torch.distributed does in the tests of attune.torch.ring_attention: a process of torch.multiprocessing."""
+"""A rank of torch.distributed in the tests of attune.torch.ring_attention: a process of torch.multiprocessing."""
 import os
 import time
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What authors of an attention do wrong is said in one line of our words: by the compiler, by CMake, or by the program that
+"""A mistake of the author of an attention is one line in our words: by the compiler, by CMake, or by the program that
 writes the library's header.
 
 usage: check_mistakes.py SOURCE_DIR CMAKE COMPILER DESCRIBE INCLUDE_OPTION...
@@ -72,7 +72,7 @@ with tempfile.TemporaryDirectory() as folder:
             failures.append(f"capture {name}: exit code {code}:\n{text}")
     code, text = run([describe, "switch", "structs.cpp", "1", "0", folder], MISTAKE="Doubles")
     check("library switch", code, text, "a library cannot be called switch: that is a keyword of C++")
-    # What is made is C++ that compiles. The library's own names of arguments are free.
+    # The generated header is C++ that compiles. The library's own names of arguments are free.
     for name in "defaults newest class_ query key given options record context forward attentions".split():
         code, text = run([describe, "made", "structs.cpp", "1", "0", folder], MISTAKE="Named", CAPTURE=name)
         for kind in ("symbols", "variants"):
@@ -122,7 +122,7 @@ with tempfile.TemporaryDirectory() as folder:
     for arguments, words in CALLS.items():
         add_attention("made", arguments, words)
 
-    # Names that the library has, and those that it makes of others.
+    # Names of the library, and names that it derives from captures.
     TAKEN = "sdpa cosine gaussian additive_separable sdpa_backward linear merge capture_gradient".split()
     RESERVED = {"user_alibi": "user_", "attune": "attune", "std": "std", "alibi_backward": "_backward",
                 "alibi_captures": "_captures", "alibi_mask_blocks": "_mask_blocks"}
