@@ -56,7 +56,7 @@ Arguments dropout() {
 Arguments blocks_of_mask(int dimensions) { return only_for("user", {"masked"}, buffers({"blocks"}, dimensions)); }
 Arguments captures_of_user() { return only_for("user", {"unmasked", "masked"}, {captures()}); }
 
-// Of quantised keys and values.
+// Arguments of quantised keys and values: their scales.
 Arguments scales_of_rows() {
     return join({only_for("cache", {"int8", "int4"}, buffers({"key_scale_f16", "value_scale_f16"}, 4)),
                  only_for("cache", {"int8"}, buffers({"key_scale_f32", "value_scale_f32"}, 4)),

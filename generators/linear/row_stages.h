@@ -57,8 +57,8 @@ struct Bf16DotRowStages : PairSums {
 Bf16DotRowStages linear_bf16_dot_row_stages(const LinearInputs &, const LinearShape &);
 
 // Bf16DotRowStages with several accumulators, by lines of a weight, a line being as many pairs as a block. Whole depth blocks
-// are summed by the first updates of product, in interleaved groups of `depth_blocks`, and then the others. Of the remaining
-// depth, update 0 of partial has the whole lines, and update 1 the other groups, before the rest.
+// are summed by the first updates of product, in interleaved groups of `depth_blocks`, and then the others. In the
+// remaining depth, update 0 of partial has the whole lines, and update 1 the other groups, before the rest.
 struct Bf16DotLineStages : Bf16DotRowStages {
     struct Lines {
         BlockTranspose transpose;

@@ -20,7 +20,7 @@ struct BlockTranspose {
     static constexpr const char *row_halves = "_row_halves";  // suffix in the name of rows that are read by halves
 
     int side;           // elements of a vector
-    int vectors;        // the side, or a fraction of it where elements stay together
+    int vectors;        // the side, or a fraction of the side where elements stay together
     int read_together;  // elements of a row side by side in a vector: the side, or half the side
     Halide::Func rows;  // (column, vector, row block, column block, outer...): input of the first pass
     std::vector<Halide::Func> passes;

@@ -25,8 +25,8 @@ struct MergeInputs {
 struct MergeShares {
     Halide::Func largest, place;  // (i, h, b): the largest lse, and its part
     Halide::Func count, last;     // (i, h, b): the number of parts with keys, whose lse is above -inf, and the last such lse
-    Halide::Func sum;             // (i, h, b): of exp(lse - largest lse), where there are more than merged_at_once parts
-    // Of the parts to add, (i, h, b): whether one has no key; exp(lse - largest lse); its share among all parts.
+    Halide::Func sum;             // (i, h, b): sum of exp(lse - largest lse), where there are more than merged_at_once parts
+    // Facts of the parts to add, (i, h, b): whether one has no key; exp(lse - largest lse); its share among all parts.
     std::array<Halide::Func, merged_at_once> empty, weight, share;
 
     std::array<Halide::Func *, 5> over_parts() { return {&largest, &place, &count, &last, &sum}; }

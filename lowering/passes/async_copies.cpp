@@ -241,7 +241,7 @@ class SharedAddresses : public RequiredPass {
     using IRMutator::visit;
     std::map<std::string, Expr> lets_;
     std::set<std::string> arrays_;
-    // Of shared memory, whose part behind `begin_` is doubled.
+    // Size of shared memory; the part behind `begin_` is doubled.
     std::int64_t bytes_ = 0, begin_ = 0;
     std::string shared_;
     Expr half_ = Expr(0);  // offset of the half that this iteration reads

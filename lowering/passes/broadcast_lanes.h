@@ -11,7 +11,7 @@
 //
 // bfdot takes a pair of bf16 by element, too: such pairs (bf16_dots.h) are scalars of 32 bits here.
 //
-// Elements beyond those that the loop reads are never read: a run is replaced only where all of its lanes are read under the
+// No element is read that the loop does not read: a run is replaced only where all of its lanes are read under the
 // same conditions. The order of the operations stays. Refused: nothing; other loops stay as they are.
 #pragma once
 #include "Halide.h"

@@ -157,11 +157,11 @@ struct BackwardStages {
     std::vector<PairLoops> bias_loops;
     Halide::Func weight_total, weight_out;       // (d, t): gradient of the terms' weights, for each tile of keys
     Halide::Func query_out, key_out, value_out;  // (d, i, h), (d, j), (d, j)
-    // Of capture_stages, instead of totals and outputs: updates as above, with a loop over the queries of a tile.
+    // capture_stages has these instead of totals and outputs: updates as above, with a loop over the queries of a tile.
     Halide::Func capture_total;  // (r, q, u, t)
     Halide::RVar full_query, partial_query;
     Halide::Func capture_out;  // (j, y)
-    // Of captured_stages, instead: updates as above, with a loop over the places in the score that read the buffer.
+    // captured_stages has these instead: updates as above, with a loop over the places in the score that read the buffer.
     Halide::RVar full_read, partial_read;
     Halide::Func captured;  // (element)
 

@@ -37,7 +37,7 @@ struct SdpaAmxStages {
 };
 
 // query, key and value are bf16, to which round_pairs rounds weights, or f16 or f32, from whose parts round_pairs makes bf16.
-// One instruction reduces `depth` terms: channels are padded with zeros to a multiple of it, and kv_subblock equals it.
+// One instruction reduces `depth` terms: channels are padded with zeros to a multiple of depth, and kv_subblock equals depth.
 // kv_block is a multiple of the side of value_blocks.
 SdpaAmxStages sdpa_amx_stages(const SdpaInputs &, const SdpaNumerics &, const ScheduleHints &, const Score &,
                               const RoundPairs &round_pairs, int depth);

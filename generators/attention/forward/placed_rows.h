@@ -6,11 +6,11 @@
 
 namespace attune {
 
-// Keys whose rows follow each other wherever a cache is cut: pages are multiples of it.
+// Keys of a run, whose rows follow each other wherever a cache is cut: pages are multiples of a run.
 constexpr int keys_of_run = 16;
 
-// The row of key j of a memory of `rows`. Of a dense tensor all shifts are 0; of pages a shift is the first row of the page
-// less the position of its first key. A sum and no table of rows, so that the address of the next key remains that of the last
+// The row of key j of a memory of `rows`. All shifts of a dense tensor are 0; a shift of a page is its first row less the
+// position of its first key. A sum and no table of rows, so that the address of the next key remains that of the last
 // one plus a stride.
 inline Halide::Expr placed_row(const Halide::Expr &j, const Halide::Expr &shift, const Halide::Expr &rows) {
     return Halide::unsafe_promise_clamped(j + shift, 0, rows - 1);

@@ -10,8 +10,8 @@ struct ScheduleHints {
     // computed and masked, for schedules that place each stage on its own.
     int rows_per_tile = 0;
     bool ragged_dims = false;  // value_dim is no multiple of the schedule's rounding of channels: clamp loads
-    // How a KV block within the keys reads a table over pairs: in transposed blocks of this side (rows_per_tile and kv_block
-    // are multiples of it); 1: untransposed; 0: no KV block is treated apart.
+    // Side of the transposed blocks in which a KV block within the keys reads a table over pairs (rows_per_tile and kv_block
+    // are multiples of the side); 1: untransposed; 0: no KV block is treated apart.
     int pair_block = 0;
     // Keys and values of a narrower type than the accumulator's are widened once for each KV block, in stages of their own, and
     // not at each read.

@@ -22,7 +22,7 @@ struct PairWeights {
     Halide::Func weight;              // factor of the streamed row: the weight, or the gradient by the scaled product
 };
 
-// h is the head of resident rows; g, if these are keys, the query head among those that share the key head, else 0.
+// h is the head of resident rows; g, if these are keys, the query head among the heads that share the key head, else 0.
 struct GradientPairs {
     using Expr = Halide::Expr;
 

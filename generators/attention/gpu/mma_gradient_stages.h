@@ -13,8 +13,8 @@ struct RawGradientInputs {
     RawInput query, key, value, grad_out;
 };
 
-// A streamed block c that all rows of a tile see whole, or another. g is the query head among those that share a key head, as
-// in gradient_pairs.h.
+// A streamed block c that all rows of a tile see whole, or another. g is the query head among the heads that share a key
+// head, as in gradient_pairs.h.
 struct MmaPairs {
     Halide::Func rows;                                  // (w, k, side, c, t, g, h, b): key and value, or query and grad_out
     Halide::Func streamed_words, streamed_other_words;  // (e, l, n, m, c, t, g, h, b)

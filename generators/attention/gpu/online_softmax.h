@@ -12,11 +12,11 @@ Halide::Expr unsolved(const Halide::Expr &condition);
 // own, and not for each of their iterations.
 Halide::Expr without_calls(const Halide::Expr &condition);
 
-// KV blocks of which some row of a tile sees some key: all, those that every row sees whole, or the others.
+// KV blocks of which some row of a tile sees some key: all, the blocks that every row sees whole, or the others.
 enum class SeenKvBlocks { all, whole, partial };
 
-// KV blocks of a tile: the seen ones, those that every row sees whole by the intervals of the rows alone, and whether a step of
-// the score may mask pairs besides.
+// KV blocks of a tile: the seen ones, the ones that every row sees whole by the intervals of the rows alone, and whether a step
+// of the score may mask pairs besides.
 struct TileKvBlocks {
     Span seen, whole;
     Halide::Expr masked_by_steps;
