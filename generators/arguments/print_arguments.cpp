@@ -77,7 +77,7 @@ std::string condition_in_code(const Condition &when) {
 std::string part_struct(const ArgumentLists &lists, const ArgumentPart &part) {
     const bool has_form = !lists.form.empty();
     std::ostringstream s;
-    s << "// Of kernels of generator " << lists.generator;
+    s << "// Arguments of kernels of generator " << lists.generator;
     if (!part.when.empty()) s << " with " << condition_in_words(part.when);
     s << ".\nstruct " << part.name << "Arguments {\n";
     if (has_form) s << "    using Form = " << lists.form << "Form;\n";

@@ -133,10 +133,10 @@ SdpaForm decode_form(const SdpaKernel &kernel, const SdpaParameters &n, const Ta
     const ScheduleHints hints = hints_for_decode(parameters, kernel, target);
     SdpaNumerics numerics = split_numerics_of(kernel, n, target);
     numerics.channel_group = decode_channel_group(target, kernel.accumulator, kernel.head_dim);
-    const auto schedule = [=](SdpaStages &s, SdpaBf16DotStages *pairs, const Func &out, const SdpaTensors &of, Passes &passes) {
-        schedule_decode(s, out, passes, parameters, target, {of.key, of.value, of.row_shift, of.value_dim}, pairs);
+    const auto schedule = [=](SdpaStages &s, SdpaBf16DotStages *dots, const Func &out, const SdpaTensors &of, Passes &passes) {
+        schedule_decode(s, out, passes, parameters, target, {of.key, of.value, of.row_shift, of.value_dim}, dots);
     };
-    if (!decode_takes_pairs(kernel, target))
+    if (!decode_takes_bf16_dots(kernel, target))
         return form_of<SdpaStages>(numerics, hints, sdpa_split_stages,
                                    [=](SdpaStages &s, const Func &out, const SdpaTensors &of, Passes &passes) {
                                        schedule(s, nullptr, out, of, passes);

@@ -30,7 +30,7 @@ void schedule_split_merge(SdpaStages &s, Func out, int lanes) {
     s.total_pv.update().reorder(d, r, s.pv_block).vectorize(d, lanes, TailStrategy::GuardWithIf);
 }
 
-bool decode_takes_pairs(const SdpaKernel &kernel, const Target &target) {
+bool decode_takes_bf16_dots(const SdpaKernel &kernel, const Target &target) {
     return kernel.bf16_products && kernel.head_dim != 0 && kernel.head_dim % 32 == 0 && gains_by_pairs_of_bf16(target);
 }
 
@@ -40,7 +40,7 @@ ScheduleHints hints_for_decode(const DecodeParameters &parameters, const SdpaKer
             .pair_block = 1,
             .whole_blocks = true,
             // For few queries most subblocks are seen whole.
-            .asks_finite_values = decode_takes_pairs(kernel, target)};
+            .asks_finite_values = decode_takes_bf16_dots(kernel, target)};
 }
 
 int decode_channel_group(const Target &target, const Type &accumulator, int head_dim) {
@@ -180,10 +180,9 @@ void schedule_decode_softmax(const DecodeBlock &c) {
     c.along_keys(weight.update(0), c.p.weight_keys);
 }
 
-void schedule_decode_softmax(const DecodeBlock &c, const SdpaBf16DotStages &pairs,
-                             const SdpaBf16DotStages::Pairs &of_kv_block) {
+void schedule_decode_softmax(const DecodeBlock &c, const SdpaBf16DotStages &dots, const SdpaBf16DotStages::Pairs &of_kv_block) {
     const SdpaStages &s = c.s;
-    const Var e = pairs.e, r = s.r;
+    const Var e = dots.e, r = s.r;
     Func row_max = c.p.row_max, row_sum = c.p.row_sum, weight = c.p.weight, pair_sum = of_kv_block.pair_sum;
     reduced_in_lanes(c, row_max, c.p.max_keys, c.lanes);
     row_max.update().atomic().vectorize(mi);
@@ -257,18 +256,18 @@ void schedule_decode_of_any_size(SdpaStages &s, const DecodeParameters &paramete
 }
 
 // bf16 dot products, for one head size.
-void schedule_decode_bf16_dot(SdpaBf16DotStages &pairs, const DecodeParameters &parameters, Passes &passes,
+void schedule_decode_bf16_dot(SdpaBf16DotStages &dots, const DecodeParameters &parameters, Passes &passes,
                               const DecodeInputs &in, int lanes) {
-    SdpaStages &s = pairs.s;
-    const Var e = pairs.e, r = s.r, d = s.d;
+    SdpaStages &s = dots.s;
+    const Var e = dots.e, r = s.r, d = s.d;
     s.query_t.bound(e, 0, 2).reorder_storage(e, d, r, s.t, s.h, s.b).reorder(e, d).vectorize(e);
     for (int stage = 0; stage < 2; stage++) {
-        const SdpaBf16DotStages::Pairs &of_kv_block = stage == 0 ? pairs.full : pairs.partial;
+        const SdpaBf16DotStages::Pairs &of_kv_block = stage == 0 ? dots.full : dots.partial;
         schedule_kv_block_tasks(s, stage, stage == 0 ? s.full_block : s.partial_block, lanes).unroll(d);
         const DecodeBlock c = begin_kv_block(s, stage, parameters, passes, in, lanes);
         schedule_qk_of_one_size(c).update().reorder(of_kv_block.channel, lane).atomic().vectorize(of_kv_block.channel);
-        schedule_decode_softmax(c, pairs, of_kv_block);
-        schedule_decode_values(c, pairs, of_kv_block);
+        schedule_decode_softmax(c, dots, of_kv_block);
+        schedule_decode_values(c, dots, of_kv_block);
         bound_decode_block(c, 2);
         keep_small_on_stack(c);
     }
@@ -277,14 +276,14 @@ void schedule_decode_bf16_dot(SdpaBf16DotStages &pairs, const DecodeParameters &
 }  // namespace
 
 void schedule_decode(SdpaStages &s, Func out, Passes &passes, const DecodeParameters &parameters, const Target &target,
-                     const DecodeInputs &in, SdpaBf16DotStages *pairs) {
+                     const DecodeInputs &in, SdpaBf16DotStages *dots) {
     const int lanes = target.natural_vector_size(s.full.score.type());
     require_decode(parameters, in, lanes);
     const auto size = Internal::as_const_int(in.value_dim);
     if (size) require_multiple("the head size", static_cast<int>(*size), "the vector width", lanes);
     schedule_packed(s, out, parameters, in.value_dim, lanes);
-    if (pairs)
-        schedule_decode_bf16_dot(*pairs, parameters, passes, in, lanes);
+    if (dots)
+        schedule_decode_bf16_dot(*dots, parameters, passes, in, lanes);
     else if (size)
         schedule_decode_of_one_size(s, parameters, passes, in, lanes);
     else

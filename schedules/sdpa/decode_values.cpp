@@ -68,7 +68,7 @@ void schedule_decode_values(const DecodeBlock &c) {
     }
 }
 
-void schedule_decode_values(const DecodeBlock &c, const SdpaBf16DotStages &pairs, const SdpaBf16DotStages::Pairs &of_kv_block) {
+void schedule_decode_values(const DecodeBlock &c, const SdpaBf16DotStages &dots, const SdpaBf16DotStages::Pairs &of_kv_block) {
     constexpr int elements = 2;
     schedule_kv_block_values(c);
     Func func = c.p.pv;
@@ -81,17 +81,17 @@ void schedule_decode_values(const DecodeBlock &c, const SdpaBf16DotStages &pairs
             .vectorize(of_kv_block.pv[n]);
     }
     // Neighbouring keys are interleaved in registers.
-    Func packed_value = pairs.packed_value;
+    Func packed_value = dots.packed_value;
     packed_value.in(func)
         .compute_at(func, in_block)
         .store_in(MemoryType::Stack)
-        .bound(pairs.e, 0, elements)
+        .bound(dots.e, 0, elements)
         .bound_extent(c.s.d, c.tile_channels())
         .bound_extent(c.s.k, 1)
-        .reorder(pairs.e, c.s.d, c.s.k)
+        .reorder(dots.e, c.s.d, c.s.k)
         .vectorize(c.s.d, elements * c.lanes)
         .unroll(c.s.d)
-        .unroll(pairs.e);
+        .unroll(dots.e);
 }
 
 // Sums of a block's keys are made in registers and then added to the sums in memory, whose places are known at run time only.

@@ -75,18 +75,18 @@ struct DecodeParameters {
     int value_rows;     // rows accumulated together, divides row_tile; 0: row_tile
     int prefetch_keys;  // distance, in keys, of prefetch (prefetch.h), a multiple of key_tile and value_block; 0: none
 };
-// One task is one KV block of one key head. Lanes are channels in both products. For at most a few rows. `pairs`: the stages
+// One task is one KV block of one key head. Lanes are channels in both products. For at most a few rows. `dots`: the stages
 // with bf16 dot products that contain SdpaStages, if these are used.
 struct DecodeInputs {
     Halide::ImageParam key, value, row_shift;
     Halide::Expr value_dim;
 };
 void schedule_decode(SdpaStages &, Halide::Func out, Passes &, const DecodeParameters &, const Halide::Target &,
-                     const DecodeInputs &, SdpaBf16DotStages *pairs = nullptr);
+                     const DecodeInputs &, SdpaBf16DotStages *dots = nullptr);
 
 ScheduleHints hints_for_decode(const DecodeParameters &, const SdpaKernel &, const Halide::Target &);
 // Decode uses bf16 dot products wherever the target gains: where few rows share a key, widening keys is most of the work.
-bool decode_takes_pairs(const SdpaKernel &, const Halide::Target &);
+bool decode_takes_bf16_dots(const SdpaKernel &, const Halide::Target &);
 
 // Decode's channel_group (the stages'); the channels of a group fill a vector, for one head size.
 int decode_channel_group(const Halide::Target &, const Halide::Type &accumulator, int head_dim);
