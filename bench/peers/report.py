@@ -138,7 +138,7 @@ def markdown(results, rows, machine, versions, missing, rounds, threads):
 def record(result, rounds):
     """A cell of results.py."""
     ours = result.programs[SUBJECT].rounds
-    programs = {n: compact.program_record(p.rounds, ours, best=p.best, error=p.error, apart=p.apart, failure=p.failure,
+    programs = {n: compact.program_record(p.rounds, ours, best=p.best, error=p.error, failure=p.failure,
                                           of=rounds, subject=n == SUBJECT) for n, p in result.programs.items()}
     cell, share = result.cell, result.share() if result.ok(SUBJECT) else None
     return compact.cell_record(programs, cell.own, variant=result.variant, work=cell.work or None,

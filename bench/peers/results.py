@@ -22,7 +22,6 @@
         ratio   its time / ours of the same round: [median, 10 %, 90 %]; above 1 ours is faster
         rounds  in which it ran, if fewer than all
         error   largest, against the reference in f64; 1 is the error that is allowed
-        apart   largest difference from our result, in the same unit
         failure why there are no times
 
 A key is absent where the run did not measure its value. Numbers have four digits. A line holds the numbers of a cell, or of one
@@ -42,7 +41,7 @@ OTHERS = 0.15  # cores; a cell during which other processes took more is marked
 MACHINE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 HEAD = ("machine", "title", "date", "command", "rounds", "threads", "hardware", "versions", "missing", "peaks", "cells")
 OF_CELL = ("variant", "unit", "work", "limit", "share", "others", SUBJECT, "peers", "own")
-OF_PROGRAM = {"ms", "ratio", "rounds", "error", "apart", "failure"}
+OF_PROGRAM = {"ms", "ratio", "rounds", "error", "failure"}
 
 
 def quantile(values, at):
@@ -72,7 +71,7 @@ def present(**values):
     return {key: value for key, value in values.items() if value not in (None, "", [], {})}
 
 
-def program_record(rounds, ours, *, best=None, error=None, apart=None, failure="", of=None, subject=False):
+def program_record(rounds, ours, *, best=None, error=None, failure="", of=None, subject=False):
     """Record of a program: seconds by round; `ours` are those of this library, `of` is the number of rounds of the run."""
     if error is not None and not math.isfinite(error):
         failure = failure or "its result is not finite where the reference is"
@@ -84,7 +83,7 @@ def program_record(rounds, ours, *, best=None, error=None, apart=None, failure="
     ratios = [rounds[n] / ours[n] for n in rounds if n in ours] if not subject else []
     ratio = [statistics.median(ratios), quantile(ratios, 0.1), quantile(ratios, 0.9)] if ratios else []
     return present(ms=[rounded(1e3 * x) for x in ms], ratio=[rounded(x) for x in ratio],
-                   rounds=len(rounds) if len(rounds) != of else None, error=rounded(error), apart=rounded(apart))
+                   rounds=len(rounds) if len(rounds) != of else None, error=rounded(error))
 
 
 def cell_record(programs, own, **values):
