@@ -275,7 +275,7 @@ TEST_CASE("linear variants: what weights read as AMX tiles refuse, and what they
     });
 }
 
-TEST_CASE("batch_dot variants: columns that class whole refuses, and rows apart that it is not for",
+TEST_CASE("batch_dot variants: columns that class full_tiles refuses, and rows apart that it is not for",
           "[batch_dot][per_variant]") {
     attune::Context context(in_fenced_scratch());
     for_each_variant("batch_dot", no_kind, [&](const attune::VariantInfo &v, auto zero) {
