@@ -56,7 +56,7 @@ function(attune_add_variants name)
   add_library(${name} STATIC ${source})
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(${name} PUBLIC attune::attune)
-  # The linker would leave the registration out of the archive, since nothing refers to a symbol of it.
+  # The linker would leave the registration out of the archive, since nothing refers to its symbols.
   target_link_options(${name} INTERFACE "LINKER:--undefined=attune_variants_of_${name}")
   foreach(kernel IN LISTS linked)
     attune_add_kernel(${kernel} LIBRARY ${name} ${generator_parameters_${kernel}})

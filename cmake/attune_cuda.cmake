@@ -26,7 +26,7 @@ set(ATTUNE_DEVICE_PROGRAM_linear linear_simt)
 # target of "device_targets", of every op with a program for devices, joined to the library. In the library attune the variants
 # are rows of its table, elsewhere a source registers them. AS: the same schedules and parameters for another device, under
 # another name, and without GPU code. ONLY: variants whose name matches. In the caller: ATTUNE_DEVICE_KERNELS, their names,
-# ATTUNE_DEVICE_KERNELS_LEFT_OUT, those that do not match, and ATTUNE_DEVICE_KERNELS_FOLDER, which holds <name>.ptx beside the
+# ATTUNE_DEVICE_KERNELS_LEFT_OUT, the others, and ATTUNE_DEVICE_KERNELS_FOLDER, which holds <name>.ptx beside the
 # objects.
 function(attune_add_device_kernels library)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "TARGET;AS;HALIDE;ONLY" "")

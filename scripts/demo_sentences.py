@@ -79,7 +79,7 @@ def attention(query, key, value, lengths, dtype):
 
 
 def check_embeddings(folder):
-    """Whether the encoder, all layers of it, gives what NumPy computes in double precision."""
+    """Whether the encoder, with all its layers, agrees with NumPy in double precision."""
     weights, got = reference.load(model_folder() / "model.safetensors"), np.load(folder / "embeddings.npy")
     exact = np.stack([reference.embedding(weights, t, HEADS) for t in read_tokens(folder)])
     error = reference.distance(got.astype(np.float64), exact)

@@ -59,8 +59,8 @@ protected:
     Case(const Case &) = delete;
     Case &operator=(const Case &) = delete;
 
-    // Adds an output (b, heads, q, width), or of other extents; output() is a view of it. Rows are checked in the order in
-    // which outputs are added; for other extents the row in the relative place of the sampled one.
+    // Adds an output (b, heads, q, width), or of other extents; output() is a view of this array. Rows are checked in the order
+    // in which outputs are added; for other extents the row in the relative place of the sampled one.
     const MappedArray &add_output(const char *name, std::int64_t width, attune::DType);
     const MappedArray &add_output(const char *name, const Row &extents, std::int64_t width, attune::DType);
     Row row_of(std::size_t output, const Row &) const;

@@ -168,6 +168,6 @@ def torch_scores(peers, query, key, value, score, weight):
         return torch.softmax(-0.5 * torch.cdist(q, k) ** 2, -1) @ v
 
     compiled = peers.compiled(composed)
-    # The part of |q - k|^2 that is the query's own drops out of the softmax; what is left is a bias of each key.
+    # The part of |q - k|^2 that is the query's own drops out of the softmax; a bias of each key is left.
     return {"torch": lambda: sdpa(q, k, v, attn_mask=-0.5 * (k * k).sum(-1)[:, :, None, :], scale=1.0),
             "torch composed": lambda: composed(q, k, v), "torch composed, compiled": lambda: compiled(q, k, v)}

@@ -12,7 +12,7 @@ NAMES = ("torch", "onnxruntime", "openvino")
 
 
 class Peers:
-    """Modules that are there, and what is missing in words."""
+    """Modules that are there, and the missing ones in words."""
 
     def __init__(self, threads, only=None):
         self.threads, self.missing, self.versions = threads, [], {"numpy": np.__version__}
@@ -49,7 +49,7 @@ class Peers:
         return self.torch.from_numpy(array)
 
     def compiled(self, function):
-        """torch.compile for exactly these shapes; what earlier cells compiled is dropped, and no guard of it is checked."""
+        """torch.compile for exactly these shapes; what earlier cells compiled is dropped, and its guards are not checked."""
         self.torch.compiler.reset()
         return self.torch.compile(function, dynamic=False)
 

@@ -173,7 +173,7 @@ def write(document, folder=FOLDER):
 
 
 def load(path):
-    """Refuses, by ValueError, what is not of the schema."""
+    """The document of a file. Refuses one that is not of the schema, by ValueError."""
     found = json.loads(path.read_text())
 
     def need(held, words):

@@ -45,7 +45,7 @@ attune::View wanted_output(Call &, const char *name, nb::handle wanted, nb::hand
 // out alone, or the named tuple Attention(out, lse, weights) where lse or weights was asked for.
 nb::object attention_result(const Wanted &, nb::object out, nb::object lse, nb::object weights);
 
-// Gradients that are asked for: names, or a mapping of names to arrays. What is made or written is returned as a dict.
+// Gradients that are asked for: names, or a mapping of names to arrays. The arrays made or written are returned as a dict.
 class Gradients {
 public:
     // `wanted` is None for `standard`.

@@ -38,7 +38,8 @@ nb::object memory_of(const void *memory, std::size_t bytes, int rank, int access
 
 nb::object rank_or_none(int rank) { return rank < 0 ? nb::none() : nb::object(nb::int_(rank)); }
 
-// Ends a memoryview, so that nobody reads memory that is no more; views of it that a function of Python keeps are its own care.
+// Ends a memoryview, so that nobody reads memory that is no more. A function of Python that keeps another view of that memory
+// must not use it afterwards.
 void release(nb::object &view) {
     if (view.is_none()) return;
     const nb::object done = nb::steal(PyObject_CallMethod(view.ptr(), "release", nullptr));

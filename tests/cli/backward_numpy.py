@@ -21,7 +21,7 @@ class Gradients:
 
 
 def product(a, b, dtype, order):
-    """(..., n, m) by (..., m, p); what is 0 in `a` leaves out what is in `b`."""
+    """(..., n, m) by (..., m, p); a 0 in `a` leaves its factor in `b` out, be it NaN or infinite."""
     out = np.zeros((*a.shape[:-1], b.shape[-1]), dtype)
     for m in terms(a.shape[-1], order):
         factor = a[..., :, m, None]

@@ -65,7 +65,7 @@ def written(line, annotation, before):
 
 
 def check_block(block, where):
-    """The block as it is to be, what is wrong with it, and whether --accept mends that."""
+    """The block as it is to be, its mistakes, and whether --accept mends them."""
     head, file, variant, ranges, text = block.groups()
     shown = annotated_lines(text)
     try:

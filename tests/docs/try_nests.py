@@ -57,7 +57,7 @@ with tempfile.TemporaryDirectory() as folder:
     page.write_text(text.replace("```nest", "```text", 1))
     expect(root, "2 loop nests are shown")
 
-    # Other names: --accept keeps the annotations, and breaks what is too long behind a comma.
+    # Other names: --accept keeps the annotations, and breaks long lines behind a comma.
     page.write_text(text)
     golden.write_text(GOLDEN.replace("i.task", "j.task").replace("for k.r: out", f"for k.r, for {'m' * 110}: out"))
     expect(root, "shown:         parallel i.task:", "tests/golden:  parallel j.task:")

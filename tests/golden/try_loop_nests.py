@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The checks of loop nests, tried: what is missing, stale, extra or changed fails in one line, and accepting mends it."""
+"""The checks of loop nests, tried: a missing, stale, extra or changed nest fails in one line, and accepting mends it."""
 import pathlib
 import subprocess
 import sys

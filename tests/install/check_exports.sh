@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The exported C++ names of a shared library are those that its headers mark, its C functions are those that
-# attune_c.h declares, and each name has the version node of its language.
+# A shared library exports the C++ names that its headers mark and the C functions that attune_c.h declares, and no
+# others; each name has the version node of its language.
 # usage: check_exports.sh LIBRARY INCLUDE_DIR
 set -euo pipefail
 library=$(realpath "$1") headers=$(realpath "$2")/attune

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Builds the project of check_subproject.sh again, with Attune as a shared library: of the same kernels. It exports the API and
-# the names of the runtime that other archives' kernels call, and nothing else; and what is installed of it is enough.
+# the names of the runtime that other archives' kernels call, and nothing else; and its installed files are enough.
 # usage: check_shared.sh WORK_DIR SOURCE_DIR CMAKE, after check_subproject.sh in WORK_DIR
 set -euo pipefail
 work=$1 source=$2 cmake=$3

@@ -107,8 +107,8 @@ inline int parameter_of(const attune::VariantInfo &v, std::string_view name, int
     std::from_chars(all.data() + at + key.size(), all.data() + all.size(), found);
     return found;
 }
-// Variants of linear and batch_dot: those that pack no weights for other rows (in linear such take whole blocks), those of full
-// tiles, and the number of columns, 256 or 512 bytes of sums, of which these take multiples.
+// Variants of linear and batch_dot: the ones that pack no weights for other rows (in linear they take whole blocks), the
+// ones of full tiles, and the number of columns, 256 or 512 bytes of sums, of which the latter take multiples.
 inline bool is_for_few_rows(const attune::VariantInfo &v) {
     return parameter_of(v, "tile_rows", 0) == 1 || parameter_of(v, "few_rows", 0) == 1;
 }

@@ -33,7 +33,7 @@ RIGHT = {
 }
 NO_FILE = "leads to no file of the tree"
 NO_PATH = "is no file or folder of the tree"
-# By check: a file, its text in place of the right one, and what is said of it.
+# By check: a file, its text in place of the right one, and the words of the check.
 WRONG = {
     "licence": [
         ("runtime/a.h", "#pragma once\n", [f"runtime/a.h:1: expected // {SPDX}"]),

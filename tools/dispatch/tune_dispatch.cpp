@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
-// A call of so many FLOP takes a few milliseconds on one thread, in which what is linear in the sizes shows.
+// A call of so many FLOP takes a few milliseconds on one thread, in which times linear in the sizes show.
 constexpr double flops_of_fit = 4e8;
 // Shapes of a family of attention without options; scored and training kernels differ from these in few coefficients.
 constexpr int shapes_of_family = 40, shapes_of_options = 14, shapes_of_product = 120;

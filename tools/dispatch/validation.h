@@ -26,8 +26,8 @@ struct Regrets {
 };
 // Cross-validation: fits to four fifths of the shapes choose for the others.
 Regrets validate(Context &, const std::vector<Measured> &);
-// Whether the fits are better than what is linked, by the rule of parameters (tools/tune/decision.h), groups of shapes standing
-// for processes: the interval of the gain lies above 1 %.
+// Whether the fits are better than the linked coefficients, by the rule of parameters (tools/tune/decision.h), groups of shapes
+// standing for processes: the interval of the gain lies above 1 %.
 bool is_better(const Regrets &);
 
 }  // namespace attune::dispatch

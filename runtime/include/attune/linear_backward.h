@@ -24,7 +24,7 @@ struct LinearGradients {
 // gradients.weight and gradients.bias are 0. Outputs must not overlap each other or an input. options.variant names a variant
 // of transposed_dot, which computes gradients.weight and gradients.bias, or of batch_dot, which computes gradients.x.
 //
-// A task computes one tile of a gradient, at least 32 rows of it: a gradient no larger than a tile is summed by one thread,
+// A task computes one tile of a gradient, of at least 32 rows: a gradient no larger than a tile is summed by one thread,
 // however many rows x has. Rows that are neither a single stride apart nor one after the other in memory are copied first.
 ATTUNE_API Status linear_backward(Context &, const ConstView &x, const ConstView &weight, const ConstView &grad_out,
                                   const LinearGradients &, const LinearOptions & = {}) noexcept;

@@ -90,7 +90,7 @@ double scale_of(const SdpaOptions &, std::int64_t head_dim);
 // the op itself, which outputs must not overlap either.
 Status check_attention(const ConstView &query, const ConstView &key, const ConstView &value, const View &out,
                        const SdpaOptions &, std::span<const NamedView> more_inputs, SdpaCall &call);
-// Parts of it. check_inputs: all but the outputs, call.out among what is checked. check_by_query: a tensor (B, Hq, Sq), or of
+// Parts of this check. check_inputs: all but the outputs, but call.out too. check_by_query: a tensor (B, Hq, Sq), or of
 // lower rank where query is, as lse.
 Status check_inputs(const ConstView &query, const ConstView &key, const ConstView &value, const NamedView &out,
                     const SdpaOptions &, SdpaCall &call);

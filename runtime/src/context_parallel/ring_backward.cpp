@@ -149,7 +149,7 @@ ConstView with_rows(const ConstView &table, std::int64_t rows) {
     return v;
 }
 
-// query, out, grad_out, lse, and what is given of grad_lse, mask and bias.
+// query, out, grad_out, lse, and grad_lse, mask and bias where given.
 std::vector<ConstView> RingBackward::query_tensors() const {
     std::vector<ConstView> all = {call_.query, forward_.out, forward_.grad_out, with_column(forward_.lse)};
     if (forward_.grad_lse.given()) all.push_back(with_column(forward_.grad_lse));

@@ -16,7 +16,7 @@ constexpr Feature neon[] = {{"asimd", in_hwcap<AT_HWCAP, 1>}};
 constexpr Feature dot[] = {
     {"asimddp", in_hwcap<AT_HWCAP, 20>}, {"fphp", in_hwcap<AT_HWCAP, 9>}, {"asimdhp", in_hwcap<AT_HWCAP, 10>}};
 // Halide names bf16 by Armv8.6-A: everything below it that LLVM chooses by itself. What Armv8.5-A adds is chosen by intrinsics
-// alone, and Neoverse V1 lacks some of it.
+// alone, and Neoverse V1 lacks some of these features.
 constexpr Feature bf16[] = {{"atomics", in_hwcap<AT_HWCAP, 8>}, {"asimdrdm", in_hwcap<AT_HWCAP, 12>},
                             {"jscvt", in_hwcap<AT_HWCAP, 13>},  {"fcma", in_hwcap<AT_HWCAP, 14>},
                             {"lrcpc", in_hwcap<AT_HWCAP, 15>},  {"flagm", in_hwcap<AT_HWCAP, 27>},

@@ -92,7 +92,7 @@ ShapeRecord::ShapeRecord(const char *file) {
 }
 
 ShapeRecord::~ShapeRecord() {
-    if (process_ != alive.process) return;  // the parent's, and a thread of it may have held the mutex
+    if (process_ != alive.process) return;  // the parent's, of which a thread may have held the mutex
     alive.remove(*this);
     write();
 }

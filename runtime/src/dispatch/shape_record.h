@@ -24,7 +24,7 @@ struct ShapeLine {
 };
 
 // The lines of one Context. They are written when it goes, at exit, and whenever there are many; a child that is forked leaves
-// those that there are to its parent.
+// the lines of before to its parent.
 class ShapeRecord {
 public:
     explicit ShapeRecord(const char *file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The kernels that are linked in: a table for each op (ops.h), which CMake writes, and what is registered beside them.
+// The kernels that are linked in: a table for each op (ops.h), which CMake writes, and the variants registered beside them.
 #pragma once
 #include "attune/detail/registration.h"
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace attune {
 
 using detail::AttentionRecord, detail::Kind, detail::Schedule, detail::VariantRecord;
 
-// The variants of the ops that are linked in (ops.h) and those that were registered (detail/registration.h), also later than
-// others ran. Listed once for each generation, since every call on a device asks; a list is never destroyed.
+// The variants of the ops that are linked in (ops.h) and the variants that were registered (detail/registration.h), also later
+// than others ran. Listed once for each generation, since every call on a device asks; a list is never destroyed.
 using VariantRecords = std::vector<const VariantRecord *>;
 const VariantRecords &variant_records();
 // Goes up with each registration.

@@ -83,7 +83,7 @@ def equal_parts(rank, size):
 
 
 def group_of_two(rank, size):
-    """A group of ranks 2 and 0 of three, in the order of their numbers; rank 1 is no rank of it."""
+    """A group of ranks 2 and 0 of three, in the order of their numbers; rank 1 is not in the group."""
     group = dist.new_group([0, 2])
     if rank == 1:
         try:
