@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Checks of the tree's text, by reading its files: check_tree.py SOURCE_DIR CHECK...
 
-Each thing that is wrong is a line FILE:LINE: what; then the exit code is 1. Checks: format, columns, licence, pipes, spelling,
-links, paths, options, promises, version.
+Each thing that is wrong is a line FILE:LINE: what; then the exit code is 1. Checks: format, columns, licence, pipes, subjects,
+spelling, links, paths, options, promises, version.
 """
 import re
 import sys
@@ -22,7 +22,7 @@ def version(tree):
 
 
 CHECKS = {"format": text_checks.form, "columns": text_checks.columns, "licence": text_checks.licence,
-          "pipes": text_checks.pipes,
+          "pipes": text_checks.pipes, "subjects": text_checks.subjects,
           "spelling": text_checks.spelling, "links": page_checks.links, "paths": page_checks.paths,
           "options": page_checks.options, "promises": page_checks.promises, "version": version}
 

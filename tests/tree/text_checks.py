@@ -30,6 +30,22 @@ def pipes(tree):
                     yield f"{name}:{number}: {found[1]} may end before the command that it reads from"
 
 
+def subjects(tree):
+    """A comment, and a docstring of Python, begins with its subject: not with "What ...", "Of ..." or "Those that ..."."""
+    for name, mark in tree.sources.items():
+        if name == TRIALS:
+            continue
+        comment = re.compile(rf"\s*{re.escape(mark)}+\s?(.*)")
+        before = False
+        for number, line in tree.lines(name):
+            found = comment.match(line)
+            text = found[1] if found else line.split('"""', 1)[1] if name.endswith(".py") and '"""' in line else ""
+            # The line behind that of the licence begins a comment, too.
+            if not (before and found) and (word := re.match(r"(What|Of|Those that)(?= |$)", text)):
+                yield f"{name}:{number}: a comment begins with its subject, not with {word[0]}"
+            before = bool(found) and LICENCE not in line
+
+
 def lines_without_code(tree, page):
     """The lines of a page outside code blocks."""
     fence = None

@@ -54,6 +54,12 @@ WRONG = {
          [f"scripts/do:{n}: {command} may end before the command that it reads from"
           for n, command in ((4, "head"), (6, "grep -iqF"), (7, "grep -i -m"))]),
         ("scripts/do", f"#!/bin/sh\n# {SPDX}\na | head -n 1\n", [])],
+    "subjects": [
+        ("runtime/a.h", f"// {SPDX}\n// Of a thing.\n\n// Offers\n// Of two\nint x;  // What\n    // What it does\n",
+         ["runtime/a.h:2: a comment begins with its subject, not with Of",
+          "runtime/a.h:7: a comment begins with its subject, not with What"]),
+        ("scripts/do", f"#!/bin/sh\n# {SPDX}\necho\n# Those that do.\n",
+         ["scripts/do:4: a comment begins with its subject, not with Those that"])],
     "spelling": [
         ("runtime/a.h", "// right\n// teh tiles\n", ["runtime/a.h:2: teh ==> the"]),
         ("docs/page.md", "occured\n", ["docs/page.md:1: occured ==> occurred"])],
