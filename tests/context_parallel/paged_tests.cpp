@@ -117,6 +117,8 @@ TEST_CASE("context parallel: decoding over pages", "[context_parallel]") {
     c.layout = ParallelLayout::contiguous, c.sinks = true;
     check_decode<float>(c);
     check_decode<BFloat16>(c);
+    c.lens = {0, 37, 1, 150};  // a chunk's sequences with rows do not begin at the first sequence
+    check_decode<float>(c);
     c.lens = {0, 0, 0, 0};
     check_decode<float>(c);
 }
