@@ -110,10 +110,9 @@ TEST_CASE("device: matrices are multiplied where type, head size and strides all
     };
     CHECK(chosen(Float16(0), {}) == "sdpa_f16_d64_cuda80_as_ptx_mma");
     CHECK(chosen(Float16(0), {.softcap = 2}) == "sdpa_f16_d64_cuda80_as_ptx_mma_scored");
-    CHECK(chosen(BFloat16(0), {.head_dim = 128, .value_dim = 128}) == "sdpa_bf16_d128_cuda80_as_ptx_mma");
-    CHECK(chosen(Float16(0), {.head_dim = 256, .value_dim = 256}) == "sdpa_f16_d256_cuda80_as_ptx_mma");
+    CHECK(chosen(BFloat16(0), {}) == "sdpa_bf16_d64_cuda80_as_ptx_mma");
+    CHECK(chosen(Float16(0), {.head_dim = 128, .value_dim = 128}) == "sdpa_f16_d128_cuda80_as_ptx_mma");
     CHECK(chosen(Float16(0), {.head_dim = 256, .value_dim = 256, .softcap = 2}) == "sdpa_f16_d256_cuda80_as_ptx_mma_scored");
-    CHECK(chosen(0.0f, {.head_dim = 256, .value_dim = 256, .softcap = 2}) == "sdpa_f32_d256_cuda80_as_ptx_mma_scored");
     CHECK(chosen(BFloat16(0), {.head_dim = 128}) == "sdpa_bf16_dany_cuda80_as_ptx_simt_dim128");
     CHECK(chosen(Float16(0), {.head_dim = 16, .value_dim = 16}) == "sdpa_f16_d16_cuda80_as_ptx_simt");
     CHECK(chosen(Float16(0), {.head_dim = 80, .value_dim = 80}) == "sdpa_f16_d80_cuda80_as_ptx_mma");
@@ -140,7 +139,8 @@ TEST_CASE("device: gradients multiply matrices where type, head size and strides
     };
     CHECK(chosen(Float16(0), {}) == "sdpa_backward_f16_d64_cuda80_as_ptx_mma");
     CHECK(chosen(Float16(0), {.forward = {.softcap = 2}}) == "sdpa_backward_f16_d64_cuda80_as_ptx_mma_scored");
-    CHECK(chosen(BFloat16(0), {.forward = {.head_dim = 128, .value_dim = 128}}) == "sdpa_backward_bf16_d128_cuda80_as_ptx_mma");
+    CHECK(chosen(BFloat16(0), {}) == "sdpa_backward_bf16_d64_cuda80_as_ptx_mma");
+    CHECK(chosen(Float16(0), {.forward = {.head_dim = 128, .value_dim = 128}}) == "sdpa_backward_f16_d128_cuda80_as_ptx_mma");
     CHECK(chosen(BFloat16(0), {.forward = {.head_dim = 128}}) == "sdpa_backward_bf16_dany_cuda80_as_ptx_simt_dim256_scored");
     CHECK(chosen(Float16(0), {.forward = {.query_layout = Layout::padded}}) ==
           "sdpa_backward_f16_dany_cuda80_as_ptx_simt_dim64_scored");

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A run of the tuner that is killed at random moments goes on where it was, and ends as one that is not killed does.
 
-check_resume.py PROGRAM BUILD: kills `attune tune` 20 times. After each kill every finished candidate is in the file of records,
+check_resume.py PROGRAM BUILD: kills `attune tune` 12 times. After each kill every finished candidate is in the file of records,
 and in the end none was measured twice.
 """
 import json
@@ -48,7 +48,7 @@ def main():
             file.write(SHAPES)
         environment = dict(os.environ, XDG_CACHE_HOME=folder + "/cache")
         finished, killed = 0, 0
-        while killed < 20:
+        while killed < 12:
             run = subprocess.Popen(command(folder, 5), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                    env=environment, start_new_session=True)
             try:
