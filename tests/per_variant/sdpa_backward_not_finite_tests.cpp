@@ -57,7 +57,8 @@ template<typename T> std::string spoil(SdpaBackwardArrays<T> &a, Random &random)
     const double with = infinite ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
     (*tensor)(at[0], at[1], at[2], at[3]) = T(random.one_in(2) ? with : -with);
     // A NaN of all ones, from memory filled with 0xff, would be rounded up to a zero.
-    if (!infinite && random.one_in(2)) std::memset(&(*tensor)(at[0], at[1], at[2], at[3]), 0xff, sizeof(T));
+    if (!infinite && random.one_in(2))
+        std::memset(static_cast<void *>(&(*tensor)(at[0], at[1], at[2], at[3])), 0xff, sizeof(T));
     std::ostringstream text;
     text << (infinite ? "Inf" : "NaN") << " in " << name << '(' << at[0] << ", " << at[1] << ", " << at[2] << ", " << at[3]
          << ')';
