@@ -396,3 +396,22 @@ TEST_CASE("plan: the last queries, which fill no tile of the best variant, are a
             }
     if (shared == 0) WARN("SKIPPED: no variant that runs here leaves queries to another");
 }
+
+TEST_CASE("plan: candidates are of every class of a schedule", "[runtime][plan]") {
+    attune::Context context;
+    attune::Plan plan;
+    REQUIRE(attune::plan_sdpa(context, problem_of(attune::DType::f32, 8, 8, 64, 2048), plan).ok());
+    const auto is_named = [&](std::string_view name) {
+        return std::any_of(plan.candidates.begin(), plan.candidates.end(),
+                           [&](const attune::PlanCandidate &c) { return c.variant == name; });
+    };
+    const std::vector<attune::VariantInfo> all = attune::variants();
+    const auto chosen = std::find_if(all.begin(), all.end(), [&](const auto &v) { return v.name == plan.variant; });
+    REQUIRE(chosen != all.end());
+    for (const attune::VariantInfo &v : all) {
+        const bool is_like = v.op == "sdpa" && v.dtype == attune::DType::f32 && v.kind == "plain" && v.schedule == "prefill";
+        if (!is_like || !v.dispatched || v.head_dim != 64 || v.target != chosen->target) continue;
+        CAPTURE(v.name);
+        CHECK(is_named(v.name));
+    }
+}
