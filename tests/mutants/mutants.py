@@ -76,6 +76,7 @@ LEFT_OUT = ("dispatch/cost", "attention/attention_cost", "layers/product_cost", 
 # Code for tensors on a device, by the file or the function: its tests need another runtime (tests/cuda).
 DEVICE_FILE = re.compile(r"\bdevice/|_device\.\w+$")
 DEVICE_FUNCTION = re.compile(r"\w[^;]* \w*on_device\([^;]*$")
+NAME = re.compile(r'\b(?:Func|RDom|RVar|Var)\([^()]*"$')
 # Sources of kernels: beginning of the name; kernels, as patterns, that are made again. Forms that this machine may not run
 # (AMX, GPUs) have none.
 FORWARD = [r"sdpa_f32_dany_\w+_root_training", r"sdpa_f32_dany_(?!avx2|generic)\w+_prefill_short_training",
@@ -124,8 +125,8 @@ def places(sources, operators):
                 continue
             for operator, pattern, replacement in operators:
                 for match in re.finditer(pattern, code):
-                    if code[: match.start()].count('"') % 2:
-                        continue  # within a text
+                    if code[: match.start()].count('"') % 2 or NAME.search(code[: match.start()]):
+                        continue  # within a text, or the end of a name in Halide's code
                     changed = line[: match.start()] + replacement + line[match.end():]
                     yield path, name, number, operator, changed
 
