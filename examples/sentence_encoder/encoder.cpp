@@ -44,7 +44,7 @@ Linear::Linear(attune::Context &context, const Safetensors &weights, const std::
         bias_.insert(bias_.end(), bias.data, bias.data + outputs);
     }
     const auto extents = attune::packed_weight_extents(attune::DType::f32, outputs(), inputs);
-    constexpr std::size_t cache_line = 64;  // a packed panel is a multiple of this
+    constexpr std::size_t cache_line = 64;  // bytes; the size of a packed panel is a multiple
     packed_.reset(static_cast<float *>(
         std::aligned_alloc(cache_line, std::size_t(extents[0] * extents[1] * extents[2]) * sizeof(float))));
     if (!packed_) throw std::bad_alloc();

@@ -218,7 +218,9 @@ private:
         nlohmann::ordered_json provenance = {
             {"hardware", hardware()}, {"halide", program.halide}, {"algorithm", program.algorithm}, {"date", today()}};
         provenance.update(figures_of(report));
-        provenance["command"] = "attune tune " + a_.op + " --variant " + cell.variant;
+        // Without the caller's file, whose shapes are in "how".
+        provenance["command"] = "attune tune " + a_.op + " --variant " + cell.variant + (a_.shapes ? " --shapes FILE" : "") +
+                                (a_.cold ? " --cold" : "");
         provenance["how"] =
             "attune tune " + a_.op + ", " + how_found(report) + (subject_.made_up.empty() ? "" : ", captures made up");
         parameters.set(cell, report.now(), provenance);
