@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-PRODUCTS = re.compile(r"^(fmla|bfdot|bfmmla|smmla|sdot|vfn?m(add|sub)\d+p[sd]|vdpbf16ps)\b")
+PRODUCTS = re.compile(r"^(fmla|bfdot|bfmmla|smmla|sdot|vfn?m(add|sub)\d+p[sd]|vdpbf16ps|vpdpwssd)\b")
 BRANCH = re.compile(r"^(?:b\.\w+|cbn?z|tbn?z|b|j\w+)\s.*?(\.LBB[0-9_]+)$")
 LOAD_PAIR = re.compile(r"^ldp\s+q")
 LOAD = re.compile(r"^(ldr\s+q|ldur\s+q|ld1r?\b|v?movu?p[sd]\s.*\(.*\),|vmovdq\w+\s.*\(.*\),|vbroadcast\w+\s.*\()")

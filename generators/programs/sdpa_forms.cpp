@@ -15,6 +15,7 @@ namespace {
 
 Func out_of(const SdpaStages &s) { return s.out; }
 Func out_of(const SdpaBf16DotStages &stages) { return stages.s.out; }
+Func out_of(const SdpaInt8Stages &stages) { return stages.s.out; }
 Func out_of(const SdpaAmxStages &stages) { return stages.s.out; }
 Func out_of(const WeightsStages &w) { return w.out; }
 
@@ -136,6 +137,17 @@ SdpaForm decode_form(const SdpaKernel &kernel, const SdpaParameters &n, const Ta
     const auto schedule = [=](SdpaStages &s, SdpaBf16DotStages *dots, const Func &out, const SdpaTensors &of, Passes &passes) {
         schedule_decode(s, out, passes, parameters, target, {of.key, of.value, of.row_shift, of.value_dim}, dots);
     };
+    if (decode_takes_int8(kernel))
+        return form_of<SdpaInt8Stages>(
+            numerics, hints,
+            [digits = digits_of_target(target)](const SdpaInputs &in, const SdpaNumerics &numerics, const ScheduleHints &hints,
+                                                const Score &score) {
+                return sdpa_int8_split_stages(in, numerics, hints, score, digits);
+            },
+            [=](SdpaInt8Stages &stages, const Func &out, const SdpaTensors &of, Passes &passes) {
+                schedule_decode(stages.s, out, passes, parameters, target, {of.key, of.value, of.row_shift, of.value_dim},
+                                nullptr, &stages);
+            });
     if (!decode_takes_bf16_dots(kernel, target))
         return form_of<SdpaStages>(numerics, hints, sdpa_split_stages,
                                    [=](SdpaStages &s, const Func &out, const SdpaTensors &of, Passes &passes) {

@@ -175,6 +175,7 @@ private:
         attune::SdpaKernel kernel{dtype, accumulator(), head_dim, kind != Kind::plain, is_additive(), false, {}};
         kernel.bf16_products = static_cast<Type>(dtype).is_bfloat() && pair == Pair::dot_product && kind != Kind::training &&
                                !(user && user->probability);
+        kernel.int8_rows = cache == Cache::int8;
         if (probabilities) kernel.probabilities = *probabilities;
         return kernel;
     }
@@ -188,7 +189,14 @@ private:
         attune::SdpaInputs in;
         in.query = query, in.key = key;
         if (value) in.value = *value;
-        if (row_shift) in.key = rows_of("key_row", key, of_keys), in.value = rows_of("value_row", *value, of_values);
+        if (attune::decode_takes_int8(kernel())) {
+            in.key = attune::placed_rows("key_row", key, *row_shift, key.dim(1).extent());
+            in.value = attune::placed_rows("value_row", *value, *row_shift, value->dim(1).extent());
+            in.key_scale = scales_of("key_row_scale", key, of_keys);
+            in.value_scale = scales_of("value_row_scale", *value, of_values);
+        } else if (row_shift) {
+            in.key = rows_of("key_row", key, of_keys), in.value = rows_of("value_row", *value, of_values);
+        }
         in.band_begin = band_begin, in.band_end = band_end, in.offset = offset, in.lengths = lengths;
         in.shortest = shortest, in.longest = longest;
         in.scale = scale;
@@ -213,6 +221,10 @@ private:
         case Cache::int4: return attune::int4_rows(name, tensor, {*s.scale_f16, *s.minimum, *s.blocks}, shift, rows);
         default: return attune::placed_rows(name, tensor, shift, rows);
         }
+    }
+
+    template<typename Tensor> Func scales_of(const std::string &name, Tensor &tensor, const Scales &s) {
+        return attune::int8_scales(name, {*s.scale_f32, *s.scale_f16, *s.is_f16}, *row_shift, tensor.dim(1).extent());
     }
 
     attune::PairTerm pair_term(attune::SdpaInputs &in) {

@@ -31,7 +31,12 @@ void schedule_split_merge(SdpaStages &s, Func out, int lanes) {
 }
 
 bool decode_takes_bf16_dots(const SdpaKernel &kernel, const Target &target) {
-    return kernel.bf16_products && kernel.head_dim != 0 && kernel.head_dim % 32 == 0 && gains_by_pairs_of_bf16(target);
+    return kernel.bf16_products && !kernel.int8_rows && kernel.head_dim != 0 && kernel.head_dim % 32 == 0 &&
+           gains_by_pairs_of_bf16(target);
+}
+
+bool decode_takes_int8(const SdpaKernel &kernel) {
+    return kernel.int8_rows && kernel.bf16_products && kernel.head_dim != 0 && kernel.head_dim % 32 == 0;
 }
 
 ScheduleHints hints_for_decode(const DecodeParameters &parameters, const SdpaKernel &kernel, const Target &target) {
@@ -62,15 +67,17 @@ void require_decode(const DecodeParameters &parameters, const DecodeInputs &in, 
 
 // One parallel loop over KV blocks gives maximum, sum and weighted values, which are channels of one Func; the merge of KV
 // blocks; and queries, in which channels are contiguous, as keys are in the scores and weights.
-void schedule_packed(SdpaStages &s, Func out, const DecodeParameters &parameters, const Expr &value_dim, int lanes) {
+void schedule_packed(SdpaStages &s, Func out, const DecodeParameters &parameters, const Expr &value_dim, int lanes,
+                     int product_rows) {
     const Var r = s.r, d = s.d;
     schedule_split_merge(s, out, lanes);
     s.block_packed.compute_root().bound(d, 0, value_dim + lanes).align_bounds(r, parameters.row_tile);
-    s.query_t.compute_root().reorder(d, r, s.t, s.h, s.b).bound(r, 0, parameters.row_tile);
+    s.query_t.compute_root().reorder(d, r, s.t, s.h, s.b).bound(r, 0, product_rows);
     s.query_t.vectorize(d, lanes, TailStrategy::GuardWithIf);
 }
 
-// The tasks of update `stage`: full KV blocks, or partial ones.
+}  // namespace
+
 Stage schedule_kv_block_tasks(const SdpaStages &s, int stage, const RVar &kv_block, int lanes) {
     const RVar block_task("block_task");
     Func packed = s.block_packed;
@@ -82,6 +89,8 @@ Stage schedule_kv_block_tasks(const SdpaStages &s, int stage, const RVar &kv_blo
         .vectorize(s.d, lanes, TailStrategy::GuardWithIf);
     return tasks;
 }
+
+namespace {
 
 // Scores, tile of keys by tile of keys, and the steps after them.
 void schedule_decode_scores(const DecodeBlock &c) {
@@ -124,10 +133,10 @@ void schedule_decode_dropout(const DecodeBlock &c) {
 
 // Products as lanes of partial sums over the channels, `lane_qk`, added up across lanes at the end by the loop `across` of the
 // score: two vectors give one of sums of neighbours, until each sum is one lane. Returns the sums of a tile of keys.
-Func schedule_lane_qk(const DecodeBlock &c, Func lane_qk, const RVar &of_lane, const RVar &across) {
+Func schedule_lane_qk(const DecodeBlock &c, Func qk, Func lane_qk, const RVar &of_lane, const RVar &across) {
     const SdpaStages &s = c.s;
     const Var r = s.r, k = s.k;
-    Func qk = c.p.qk, sums = lane_qk.in(qk);
+    Func sums = lane_qk.in(qk);
     sums.compute_at(c.p.score, ko)
         .reorder_storage(lane, k, r, s.c, s.t, s.h, s.b)
         .reorder(lane, r, k)
@@ -137,30 +146,33 @@ Func schedule_lane_qk(const DecodeBlock &c, Func lane_qk, const RVar &of_lane, c
     lane_qk.update().reorder(lane, r, k, of_lane).vectorize(lane).unroll(r);
     qk.compute_at(c.p.score, ko).reorder_storage(k, r, s.c, s.t, s.h, s.b).vectorize(k).vectorize(r);
     qk.update().reorder(across, k, r).atomic().vectorize(across).vectorize(k).vectorize(r);
-    for (Func f : {qk, sums})
-        f.bound_extent(k, c.parameters.key_tile).bound(r, 0, c.parameters.row_tile).store_in(MemoryType::Stack);
-    lane_qk.bound(r, 0, c.parameters.row_tile).store_in(MemoryType::Stack);
+    for (Func f : {qk, sums}) f.bound_extent(k, c.parameters.key_tile).bound(r, 0, c.product_rows).store_in(MemoryType::Stack);
+    lane_qk.bound(r, 0, c.product_rows).store_in(MemoryType::Stack);
     return sums;
 }
 
-// Keys one after another, so that K is read in memory order; the sums of a key are in registers. Returns the lanes of sums.
-Func schedule_qk_of_one_size(const DecodeBlock &c) {
-    Func qk = c.p.qk, lane_qk = qk.update().split(c.p.channel, co, ci, c.lanes).rfactor(ci, lane);
-    Func sums = schedule_lane_qk(c, lane_qk, co, ci);
+}  // namespace
+
+Func schedule_qk_of_one_size(const DecodeBlock &c, Func qk) {
+    Func lane_qk = qk.update().split(c.p.channel, co, ci, c.lanes).rfactor(ci, lane);
+    Func sums = schedule_lane_qk(c, qk, lane_qk, co, ci);
     lane_qk.compute_at(sums, c.s.k).bound_extent(c.s.k, 1).update().unroll(co);
     return lane_qk;
 }
+
+namespace {
 
 // Keys interleaved: a channel's sums of one key wait for each other.
 void schedule_qk_of_any_size(const DecodeBlock &c) {
     const Var k = c.s.k;
     Func qk = c.p.qk, lane_qk = qk.update().rfactor(c.p.channel, lane);
-    Func sums = schedule_lane_qk(c, lane_qk, c.p.group, c.p.channel);
+    Func sums = schedule_lane_qk(c, qk, lane_qk, c.p.group, c.p.channel);
     lane_qk.compute_at(c.p.score, ko).bound_extent(k, c.parameters.key_tile).unroll(k).update().unroll(k);
     sums.unroll(k);
 }
 
-// A reduction over the keys of a row, in vectors of `width` lanes, which are returned.
+}  // namespace
+
 Func reduced_in_lanes(const DecodeBlock &c, Func f, const KeyLoop &keys, int width) {
     Func lane_reduced = f.update().split(keys.key, mo, mi, width).rfactor(mi, lane);
     f.compute_at(c.level());
@@ -168,7 +180,6 @@ Func reduced_in_lanes(const DecodeBlock &c, Func f, const KeyLoop &keys, int wid
     return lane_reduced;
 }
 
-// Softmax: lanes are keys.
 void schedule_decode_softmax(const DecodeBlock &c) {
     const SdpaStages &s = c.s;
     Func weight = c.p.weight;
@@ -179,6 +190,8 @@ void schedule_decode_softmax(const DecodeBlock &c) {
     weight.compute_at(c.level()).reorder_storage(s.k, s.r, s.c, s.t, s.h, s.b);
     c.along_keys(weight.update(0), c.p.weight_keys);
 }
+
+namespace {
 
 void schedule_decode_softmax(const DecodeBlock &c, const SdpaBf16DotStages &dots, const SdpaBf16DotStages::Pairs &of_kv_block) {
     const SdpaStages &s = c.s;
@@ -197,22 +210,20 @@ void schedule_decode_softmax(const DecodeBlock &c, const SdpaBf16DotStages &dots
     weight.update(0).reorder(of_kv_block.weight, c.p.weight_keys.key).vectorize(of_kv_block.weight);
 }
 
-// Constant sizes: no allocation in a task that may be short. `elements`: of a weight.
-void bound_decode_block(const DecodeBlock &c, int elements = 1) {
+}  // namespace
+
+void bound_decode_block(const DecodeBlock &c, int elements) {
     for (Func f : {c.p.score, c.p.row_max, c.p.row_sum, c.p.weight, c.p.pv}) f.bound(c.s.r, 0, c.parameters.row_tile);
     Func score = c.p.score, weight = c.p.weight;
     score.bound(c.s.k, 0, c.parameters.kv_block), weight.bound(c.s.k, 0, c.parameters.kv_block / elements);
 }
 
-// Small stages of constant size on the stack. For any head size Halide does not see that KV blocks have one size; and it frees
-// other stages on the stack as if they were on the heap where a later allocation fails (Halide 21).
 void keep_small_on_stack(const DecodeBlock &c) {
     constexpr int small = 16 * 1024;
     if (c.parameters.kv_block * c.parameters.row_tile * c.p.score.type().bytes() > small) return;
     for (Func f : {c.p.score, c.p.weight}) f.store_in(MemoryType::Stack);
 }
 
-// Stages that full and partial KV blocks have in common: tasks, scores without the products, and dropout.
 DecodeBlock begin_kv_block(SdpaStages &s, int stage, const DecodeParameters &parameters, Passes &passes, const DecodeInputs &in,
                            int lanes) {
     const DecodeBlock c{s, stage == 0 ? s.full : s.partial, parameters, passes, in, lanes};
@@ -220,6 +231,8 @@ DecodeBlock begin_kv_block(SdpaStages &s, int stage, const DecodeParameters &par
     schedule_decode_dropout(c);
     return c;
 }
+
+namespace {
 
 // One head size: the sums are in registers.
 void schedule_decode_of_one_size(SdpaStages &s, const DecodeParameters &parameters, Passes &passes, const DecodeInputs &in,
@@ -230,7 +243,7 @@ void schedule_decode_of_one_size(SdpaStages &s, const DecodeParameters &paramete
         // Unrolled, so that the selects between the three fold away.
         schedule_kv_block_tasks(s, stage, stage == 0 ? s.full_block : s.partial_block, lanes).unroll(d);
         const DecodeBlock c = begin_kv_block(s, stage, parameters, passes, in, lanes);
-        schedule_qk_of_one_size(c);
+        schedule_qk_of_one_size(c, c.p.qk);
         schedule_decode_softmax(c);
         schedule_decode_values(c);
         bound_decode_block(c);
@@ -265,7 +278,7 @@ void schedule_decode_bf16_dot(SdpaBf16DotStages &dots, const DecodeParameters &p
         const SdpaBf16DotStages::Pairs &of_kv_block = stage == 0 ? dots.full : dots.partial;
         schedule_kv_block_tasks(s, stage, stage == 0 ? s.full_block : s.partial_block, lanes).unroll(d);
         const DecodeBlock c = begin_kv_block(s, stage, parameters, passes, in, lanes);
-        schedule_qk_of_one_size(c).update().reorder(of_kv_block.channel, lane).atomic().vectorize(of_kv_block.channel);
+        schedule_qk_of_one_size(c, c.p.qk).update().reorder(of_kv_block.channel, lane).atomic().vectorize(of_kv_block.channel);
         schedule_decode_softmax(c, dots, of_kv_block);
         schedule_decode_values(c, dots, of_kv_block);
         bound_decode_block(c, 2);
@@ -276,13 +289,15 @@ void schedule_decode_bf16_dot(SdpaBf16DotStages &dots, const DecodeParameters &p
 }  // namespace
 
 void schedule_decode(SdpaStages &s, Func out, Passes &passes, const DecodeParameters &parameters, const Target &target,
-                     const DecodeInputs &in, SdpaBf16DotStages *dots) {
+                     const DecodeInputs &in, SdpaBf16DotStages *dots, SdpaInt8Stages *integers) {
     const int lanes = target.natural_vector_size(s.full.score.type());
     require_decode(parameters, in, lanes);
     const auto size = Internal::as_const_int(in.value_dim);
     if (size) require_multiple("the head size", static_cast<int>(*size), "the vector width", lanes);
-    schedule_packed(s, out, parameters, in.value_dim, lanes);
-    if (dots)
+    schedule_packed(s, out, parameters, in.value_dim, lanes, parameters.row_tile * (integers ? integers->digits.digits : 1));
+    if (integers)
+        schedule_decode_int8(*integers, parameters, passes, in, lanes);
+    else if (dots)
         schedule_decode_bf16_dot(*dots, parameters, passes, in, lanes);
     else if (size)
         schedule_decode_of_one_size(s, parameters, passes, in, lanes);

@@ -23,6 +23,7 @@ struct DecodeBlock {
     Passes &passes;
     const DecodeInputs &in;
     int lanes;
+    int product_rows = parameters.row_tile;  // rows of the products of query and key
 
     Halide::LoopLevel level() const { return {s.block_packed, s.t}; }
     bool in_pages() const { return in.row_shift.defined(); }
@@ -45,6 +46,25 @@ struct DecodeBlock {
         f.reorder(keys.key, s.r, keys.subblock).allow_race_conditions().vectorize(keys.key, lanes);
     }
 };
+
+// The tasks of update `stage`: full KV blocks, or partial ones.
+Halide::Stage schedule_kv_block_tasks(const SdpaStages &, int stage, const Halide::RVar &kv_block, int lanes);
+// Stages that full and partial KV blocks have in common: tasks, scores without the products, and dropout.
+DecodeBlock begin_kv_block(SdpaStages &, int stage, const DecodeParameters &, Passes &, const DecodeInputs &, int lanes);
+// Keys one after another, so that K is read in memory order; the sums of a key are in registers. Returns the lanes of sums.
+Halide::Func schedule_qk_of_one_size(const DecodeBlock &, Halide::Func qk);
+// A reduction over the keys of a row, in vectors of `width` lanes, which are returned.
+Halide::Func reduced_in_lanes(const DecodeBlock &, Halide::Func, const KeyLoop &, int width);
+// Softmax: lanes are keys.
+void schedule_decode_softmax(const DecodeBlock &);
+// Constant sizes: no allocation in a task that may be short. `elements`: of a weight.
+void bound_decode_block(const DecodeBlock &, int elements = 1);
+// Small stages of constant size on the stack. For any head size Halide does not see that KV blocks have one size; and it frees
+// other stages on the stack as if they were on the heap where a later allocation fails (Halide 21).
+void keep_small_on_stack(const DecodeBlock &);
+
+// Products of integers, for one head size.
+void schedule_decode_int8(SdpaInt8Stages &, const DecodeParameters &, Passes &, const DecodeInputs &, int lanes);
 
 // Weighted values of a KV block: the first register tile of channels streams a block of V in, the others find it in L1. For one
 // head size, for any, and as bf16 dot products.

@@ -2,6 +2,7 @@
 // Schedules of attention, one free function each. No equation, no Func of their own except wrappers.
 #pragma once
 #include "generators/attention/forward/amx_stages.h"
+#include "generators/attention/forward/int8_stages.h"
 #include "generators/attention/forward/weights_stages.h"
 #include "lowering/lower.h"
 #include <functional>
@@ -15,6 +16,7 @@ struct SdpaKernel {
     bool reads_tables = false;   // over pairs: a bias, a mask
     bool additive = false;       // scores are no products
     bool bf16_products = false;  // bf16 dot products allowed: scores are products, without dropout or a factor of the weights
+    bool int8_rows = false;      // keys and values are int8, with scales
     Halide::Expr probabilities;  // defined: the output is the weights, or the scores (weights_stages.h)
 };
 
@@ -75,18 +77,21 @@ struct DecodeParameters {
     int value_rows;     // rows accumulated together, divides row_tile; 0: row_tile
     int prefetch_keys;  // distance, in keys, of prefetch (prefetch.h), a multiple of key_tile and value_block; 0: none
 };
-// One task is one KV block of one key head. Lanes are channels in both products. For at most a few rows. `dots`: the stages
-// with bf16 dot products that contain SdpaStages, if these are used.
+// One task is one KV block of one key head. Lanes are channels in both products. For at most a few rows. `dots`, `integers`:
+// the stages with bf16 dot products, or with products of integers, that contain SdpaStages, if these are used.
 struct DecodeInputs {
     Halide::ImageParam key, value, row_shift;
     Halide::Expr value_dim;
 };
 void schedule_decode(SdpaStages &, Halide::Func out, Passes &, const DecodeParameters &, const Halide::Target &,
-                     const DecodeInputs &, SdpaBf16DotStages *dots = nullptr);
+                     const DecodeInputs &, SdpaBf16DotStages *dots = nullptr, SdpaInt8Stages *integers = nullptr);
 
 ScheduleHints hints_for_decode(const DecodeParameters &, const SdpaKernel &, const Halide::Target &);
 // Decode uses bf16 dot products wherever the target gains: where few rows share a key, widening keys is most of the work.
 bool decode_takes_bf16_dots(const SdpaKernel &, const Halide::Target &);
+// Decode uses products of integers for queries of bf16 over rows of int8; and how the target writes their factors.
+bool decode_takes_int8(const SdpaKernel &);
+IntegerDigits digits_of_target(const Halide::Target &);
 
 // Decode's channel_group (the stages'); the channels of a group fill a vector, for one head size.
 int decode_channel_group(const Halide::Target &, const Halide::Type &accumulator, int head_dim);

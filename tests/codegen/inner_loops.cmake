@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Inner loops of AArch64's targets, with the parameters that are shipped (lowering/passes/broadcast_lanes.h). They are read from
-# the assembly, which needs no cross compiler.
+# Inner loops of AArch64's targets (lowering/passes/broadcast_lanes.h) and of integer products, with the parameters that are
+# shipped. They are read from the assembly, which needs no cross compiler.
 
 # attune_check_inner_loops(NAME name GENERATOR program TARGET target EXPECT expectation... PARAMETERS key=value...)
 # The expectations are those of scripts/inner_loops.py.
@@ -57,3 +57,13 @@ attune_list_variants(sdpa arm64_dot)
 attune_check_inner_loops(NAME f16_decode_64 GENERATOR sdpa TARGET arm64_dot
   EXPECT loops=2 minimum=60 share=0.4
   PARAMETERS schedule=decode dtype=float16 head_dim=64 kind=plain ${ATTUNE_PARAMETERS_f16/64/decode/rows4/plain})
+# Integer products of int8 rows (generators/attention/forward/int8_stages.h): a key row of 64 channels is four vectors of bytes,
+# which sdot multiplies with two digits of four rows; on x86-64 two vectors of int16.
+attune_list_variants(sdpa_int8 arm64_dot)
+attune_check_inner_loops(NAME int8_decode_64 GENERATOR sdpa TARGET arm64_dot
+  EXPECT loops=4 minimum=16 products=sdot
+  PARAMETERS schedule=decode cache=int8 dtype=bfloat16 head_dim=64 kind=plain ${ATTUNE_PARAMETERS_bf16/64/decode/rows4/plain})
+attune_list_variants(sdpa_int8 zen4)
+attune_check_inner_loops(NAME int8_decode_64_zen4 GENERATOR sdpa TARGET zen4
+  EXPECT loops=4 minimum=8 products=vpdpwssd
+  PARAMETERS schedule=decode cache=int8 dtype=bfloat16 head_dim=64 kind=plain ${ATTUNE_PARAMETERS_bf16/64/decode/rows4/plain})

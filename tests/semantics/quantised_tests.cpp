@@ -95,6 +95,73 @@ TEST_CASE("quantised: kernels of rows of i8 and u8 run where queries are few, an
     }
 }
 
+namespace {
+
+// A case of few queries of bf16 over int8, whose query is scaled by 2^of_query and whose values by 2^of_value; and, with
+// `positive`, values without a sign, so that weights rounded to 0 would add up to a fault.
+QuantisedArrays<BFloat16> scaled_arrays(const QuantisedCase &c, int of_query, int of_value, bool positive) {
+    QuantisedArrays<BFloat16> arrays(c);
+    arrays.all.query.each([&](BFloat16 &x) { x = BFloat16(std::ldexp(double(x), of_query)); });
+    arrays.numbers.value.each([&](double &x) { x = std::ldexp(positive ? std::fabs(x) : x, of_value); });
+    arrays.value.scale.each([&](float &x) { x = std::ldexp(x, of_value); });
+    if (positive) arrays.value.int8.each([](std::int8_t &q) { q = std::int8_t(std::abs(q)); });
+    return arrays;
+}
+QuantisedCase few_queries(std::int64_t dim, unsigned seed) {
+    return {{.queries = {1, 2, 1},
+             .rows = {1500, 70, 3},
+             .page = 64,
+             .query_heads = 8,
+             .key_heads = 2,
+             .head_dim = dim,
+             .value_dim = dim,
+             .seed = seed}};
+}
+
+}  // namespace
+
+TEST_CASE("quantised: integers stand for queries and weights of any magnitude", "[quantised]") {
+    attune::Context two({.threads = 2});
+    unsigned seed = 1;
+    for (const std::int64_t dim : {64, 128})
+        for (const int of_query : {-120, -10, 0, 2, 4, 8, 100})
+            for (const int of_value : {-120, 0, 100})
+                for (const bool positive : {false, true}) {
+                    auto arrays = scaled_arrays(few_queries(dim, seed++), of_query, of_value, positive);
+                    REQUIRE(arrays.run(two).ok());
+                    INFO("query 2^" << of_query << " value 2^" << of_value << " positive " << positive << ' '
+                                    << describe(arrays.the) << " ran " << two.last_variant());
+                    CHECK(arrays.defect({}) == "");
+                }
+}
+
+TEST_CASE("quantised: a query of zeros, and NaN in a query or in a scale", "[quantised]") {
+    attune::Context two({.threads = 2});
+    const QuantisedCase c = few_queries(64, 1);
+    QuantisedArrays<BFloat16> expected(c), arrays(c);
+    const auto clear = [](QuantisedArrays<BFloat16> &of) {
+        for (std::int64_t d = 0; d < 64; d++) of.all.query(1, 2, d) = BFloat16(0.0);
+    };
+    clear(expected), clear(arrays);
+    REQUIRE(expected.run(two).ok());
+    CHECK(expected.defect({}) == "");
+    arrays.all.query(0, 3, 5) = poison<BFloat16>(0);  // of the only query of sequence 0
+    const std::int32_t last = arrays.all.lists[2][0];
+    arrays.value.scale(last, 2, 1) = poison<float>(0);  // of the last row of sequence 2, key head 1
+    REQUIRE(arrays.run(two).ok());
+    for (std::int64_t t = 0; t < 4; t++)
+        for (std::int64_t h = 0; h < 8; h++)
+            for (std::int64_t d = 0; d < 64; d++) {
+                const float x(arrays.all.out(t, h, d)), y(expected.all.out(t, h, d));
+                const bool of_nan = (t == 0 && h == 3) || (t == 3 && h >= 4);
+                INFO("query " << t << " head " << h << " channel " << d);
+                if (of_nan)
+                    CHECK(std::isnan(x));
+                else
+                    REQUIRE(x == y);
+            }
+}
+
 TEST_CASE("quantised: a bias of the distance, trees of guesses", "[quantised]") {
     attune::Context two({.threads = 2});
     for (unsigned seed = 1; seed <= 9; seed++) {

@@ -19,6 +19,7 @@ struct Dropout {
 // only if it calls no Func; so a KV block is skipped before anything in it is computed.
 struct SdpaInputs {
     Halide::Func query, key, value;              // (d, s, h, b)
+    Halide::Func key_scale, value_scale;         // (s, h, b), float, with keys and values of int8; not defined: of numbers
     Halide::Func band_begin, band_end, lengths;  // (b), (b), (i, b), int32
     Halide::Func shortest, longest;              // (t, b), int32
     Halide::Func blocks;                  // (c, t, h, b), BlockSpan::packed() of the steps in_blocks, where there are any

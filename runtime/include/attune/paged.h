@@ -55,7 +55,8 @@ struct PagedOptions {
 // and those of scaled_dot_product_attention over the same rows in order.
 //
 // Quantised rows are taken as numbers: of f32 where a kernel reads them in place (few queries; i8 with i8 or u8 with u8), else
-// of the type of query, which they are rounded to. The result is that over rows of these numbers, but for rounding.
+// of the type of query, which they are rounded to. The result is that over rows of these numbers, but for rounding: few queries
+// of bf16 over i8 are rounded to 16 bits of their largest magnitude, as weights are (docs/numerics.md).
 //
 // Types: query and out of one of f32, f64, bf16, f16, and pages of that type; or, but for f64, i8 or u8, keys and values each.
 ATTUNE_API Status paged_attention(Context &, const ConstView &query, const ConstPages &key_pages, const ConstPages &value_pages,

@@ -119,7 +119,7 @@ Status choose_of_quantised(Context::State &context, const PagedOptions &o, std::
         of_one.sizes.queries = s.queries, of_one.sizes.keys = s.keys;
         s.op_of_rows = forced.empty() ? op_of_quantised(of_one) : &op_of_type(of_one.key.dtype);
         if (!s.op_of_rows) continue;
-        of_one.op = *s.op_of_rows, of_one.sizes = problem_of_quantised(of_one.sizes);
+        of_one.op = *s.op_of_rows, of_one.sizes = problem_of_quantised(of_one, *s.op_of_rows, forced);
         if (Status chosen = choose_attention(context, of_one, forced, s.choice); !chosen.ok()) return chosen;
     }
     return {};

@@ -96,11 +96,15 @@ const Op *op_of_quantised(const SdpaCall &c) {
     if (p.queries * (p.query_heads / p.key_heads) > most_rows) return nullptr;
     if (c.bias.given() && p.dtype != DType::f32) return nullptr;  // kernels take a bias of the type of their query
     const Op &op = op_of_type(c.key.dtype);
-    return has_variant(op, problem_of_quantised(p)) ? &op : nullptr;
+    return has_variant(op, problem_of_quantised(c, op)) ? &op : nullptr;
 }
 
-SdpaProblem problem_of_quantised(SdpaProblem p) {
-    p.dtype = DType::f32;
+SdpaProblem problem_of_quantised(const SdpaCall &c, const Op &op, std::string_view forced) {
+    SdpaProblem p = c.sizes;
+    // The conversion of queries and output takes part in scales of the caller's own.
+    const bool converts = c.key_scales.static_scale.given() || c.value_scales.static_scale.given();
+    const VariantRecord *named = find_variant(forced);
+    if (converts || (named && named->dtype == DType::f32) || !has_variant(op, p)) p.dtype = DType::f32;
     return p;
 }
 
@@ -109,8 +113,9 @@ Status run_quantised(Context &caller, const SdpaCall &c, const Op &op, Attention
     const SdpaProblem &p = c.sizes;
     const bool by_nibbles = c.key.dtype == DType::u8;
     SdpaCall call = c;
-    call.op = op, call.sizes = problem_of_quantised(p);
-    const bool converts = p.dtype != DType::f32 || by_nibbles;
+    call.op = op;
+    if (choice.values.variant) call.sizes.dtype = choice.values.variant->dtype;
+    const bool converts = call.sizes.dtype != p.dtype || by_nibbles;
     const bool converts_query = converts || c.key_scales.static_scale.given(),
                converts_out = converts || c.value_scales.static_scale.given();
     const std::int64_t rows = p.query_heads * p.queries, of_query = converts_query ? rows * p.head_dim : 0,

@@ -13,10 +13,11 @@ Status dequantise_rows(Context::State &, const ConstView &rows, const RowScales 
 // The op whose kernels read rows of i8, or of u8, in place.
 const Op &op_of_type(DType);
 // The op whose kernels read the rows of a call in place; null where the rows are made numbers first: many queries use such
-// numbers again. Scores and sums of the op are f32 for any type of query.
+// numbers again.
 const Op *op_of_quantised(const SdpaCall &);
-// The problem for which a variant of that op is chosen.
-SdpaProblem problem_of_quantised(SdpaProblem);
+// The problem for which a variant of that op is chosen: of the type of query where a kernel takes it, else of f32, to which
+// queries are converted.
+SdpaProblem problem_of_quantised(const SdpaCall &, const Op &, std::string_view forced = {});
 // Runs the chosen variant of the op: queries and output are converted where the kernel needs it.
 Status run_quantised(Context &, const SdpaCall &, const Op &, AttentionChoice &);
 
