@@ -91,6 +91,8 @@ set(attune_part_max_magnitude_generator generators/programs/max_magnitude_genera
   generators/max_magnitude/max_magnitude_stages.cpp schedules/max_magnitude/root.cpp schedules/max_magnitude/rows.cpp)
 set(attune_part_head_mean_generator generators/programs/head_mean_generator.cpp generators/head_mean/head_mean_stages.cpp
   schedules/head_mean/root.cpp schedules/head_mean/rows.cpp)
+set(attune_part_weight_sums_generator generators/programs/weight_sums_generator.cpp
+  generators/weight_sums/weight_sums_stages.cpp schedules/weight_sums/root.cpp schedules/weight_sums/rows.cpp)
 set(attune_part_backward_rows_stages generators/attention/backward/row_stages.cpp schedules/backward_rows/backward_rows.cpp)
 foreach(program backward_rows sink_gradient capture_sum)
   set(attune_part_${program}_generator generators/programs/${program}_generator.cpp)
@@ -109,7 +111,7 @@ foreach(program linear batch_dot transposed_dot)
   set(attune_program_${program} ${program}_generator linear_stages generator_math)
 endforeach()
 foreach(program pack_linear_weight masked_softmax masked_softmax_backward dropout_mask max_magnitude merge head_mean
-    dequantise_rows convert_rows)
+    weight_sums dequantise_rows convert_rows)
   set(attune_program_${program} ${program}_generator generator_math)
 endforeach()
 
@@ -149,7 +151,7 @@ attune_describe_op(transform_rows_backward transform_rows_backward)
 attune_describe_op(queries_to_kernel convert_rows)
 attune_describe_op(out_of_kernel convert_rows PARAMETERS to_kernel=false)
 foreach(op linear pack_linear_weight batch_dot transposed_dot masked_softmax masked_softmax_backward dropout_mask max_magnitude
-    merge head_mean dequantise_rows)
+    merge head_mean weight_sums dequantise_rows)
   attune_describe_op(${op} ${op})
 endforeach()
 

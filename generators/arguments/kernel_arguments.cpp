@@ -206,6 +206,7 @@ std::vector<ArgumentLists> parts_of_attention() {
               buffers({"blocks"}, 4)}),
         list("max_magnitude", "MaxMagnitude", {buffers({"x"}, 4), buffers({"out"}, 1)}),
         list("head_mean", "HeadMean", {buffers({"x"}, 4), buffers({"out"}, 3)}),
+        list("weight_sums", "WeightSums", {buffers({"x"}, 4), buffers({"before", "out"}, 2)}),
         list("merge", "Merge",
              {buffers({"out_0", "out_1", "out_2", "out_3", "lses", "sum_before"}, 4), numbers({"first", "count"}, int32),
               buffers({"out", "sum"}, 4), buffers({"lse"}, 3)}),

@@ -151,7 +151,8 @@ TEST_CASE("every parameter of attention changes its code", "[tune][space]") { va
 TEST_CASE("every parameter of its gradients changes their code", "[tune][space]") { vary_parameters_of({"sdpa_backward"}); }
 TEST_CASE("every parameter of the other ops changes their code", "[tune][space]") {
     vary_parameters_of({"linear", "batch_dot", "transposed_dot", "pack_linear_weight", "masked_softmax", "max_magnitude",
-                        "merge", "head_mean", "dropout_mask", "rows", "dequantise_rows", "transform_rows_backward"});
+                        "merge", "head_mean", "weight_sums", "dropout_mask", "rows", "dequantise_rows",
+                        "transform_rows_backward"});
 }
 
 }  // namespace

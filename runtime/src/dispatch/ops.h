@@ -48,6 +48,7 @@
     X(max_magnitude) \
     X(merge) \
     X(head_mean) \
+    X(weight_sums) \
     X(transform_rows) \
     X(quantise_rows) \
     X(dequantise_rows) \
