@@ -45,20 +45,24 @@ Status copy_rows(Context::State &context, const SdpaCall &c, const ConstView &ro
     return run_tasks(context, c.sizes.key_heads * tasks_of_head, threads, copy);
 }
 
+// Copies the keys, or the values, of all heads of `part` to `memory`, as numbers, and makes `rows` those.
+Status move_rows(Context::State &context, char *memory, const SdpaCall &part, ConstView &rows, RowScales &scales,
+                 std::int64_t channels) {
+    const SdpaProblem &p = part.sizes;
+    const ConstView dense = typed_view(memory, p.dtype, {1, p.key_heads, p.keys, channels},
+                                       {p.key_heads * p.keys * channels, p.keys * channels, channels, 1});
+    const Status s = is_quantised(rows) ? part.dequantise(context, rows, scales, part.row_shift, writable(dense))
+                                        : copy_rows(context, part, rows, memory);
+    rows = dense, scales = {};
+    return s;
+}
+
 // Copies the keys and values of all heads of `part` to `memory`, as numbers, and makes it read them there.
 Status gather(Context::State &context, char *memory, SdpaCall &part) {
     const SdpaProblem &p = part.sizes;
-    const auto move = [&](ConstView &rows, RowScales &scales, std::int64_t channels) -> Status {
-        const ConstView dense = typed_view(memory, p.dtype, {1, p.key_heads, p.keys, channels},
-                                           {p.key_heads * p.keys * channels, p.keys * channels, channels, 1});
-        const Status s = is_quantised(rows) ? part.dequantise(context, rows, scales, part.row_shift, writable(dense))
-                                            : copy_rows(context, part, rows, memory);
-        memory += p.key_heads * p.keys * channels * size_of(p.dtype);
-        rows = dense, scales = {};
-        return s;
-    };
-    if (Status s = move(part.key, part.key_scales, p.head_dim); !s.ok()) return s;
-    if (Status s = move(part.value, part.value_scales, p.value_dim); !s.ok()) return s;
+    if (Status s = move_rows(context, memory, part, part.key, part.key_scales, p.head_dim); !s.ok()) return s;
+    memory += p.key_heads * p.keys * key_bytes(part);
+    if (Status s = move_rows(context, memory, part, part.value, part.value_scales, p.value_dim); !s.ok()) return s;
     part.row_shift = {};
     return {};
 }
@@ -76,6 +80,12 @@ Status run_gathered(Context::State &context, const SdpaCall &c, const std::funct
         if (Status s = gather(context, static_cast<char *>(block.data()), part); !s.ok()) return s;
         if (Status s = run(part); !s.ok()) return s;
     }
+    return {};
+}
+
+Status gather_keys(Context::State &context, char *memory, SdpaCall &call) {
+    if (Status s = move_rows(context, memory, call, call.key, call.key_scales, call.sizes.head_dim); !s.ok()) return s;
+    call.row_shift = {};
     return {};
 }
 

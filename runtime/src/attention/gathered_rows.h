@@ -10,4 +10,8 @@ namespace attune {
 // which `part` has in order. Copies take a share of the time of the kernels that is the less, the more queries there are.
 Status run_gathered(Context::State &, const SdpaCall &, const std::function<Status(const SdpaCall &part)> &run);
 
+// Writes the keys of a call of one entry over pages to `memory`, of all key heads, in order and as numbers of the call's type,
+// and makes the call read them there.
+Status gather_keys(Context::State &, char *memory, SdpaCall &);
+
 }  // namespace attune

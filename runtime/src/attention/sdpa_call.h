@@ -124,6 +124,8 @@ bool has_variant(const Op &, const SdpaProblem &);
 // Every variant that could compute the values, with its predicted time for one batch entry, the quickest first.
 std::vector<PredictedVariant> predictions(const Op &, const SdpaProblem &);
 Status choose_attention(const Context::State &, const SdpaCall &, std::string_view variant, AttentionChoice &);
+// Chooses the variant of the weights; `variant` may name one of the values.
+Status choose_weights(const Context::State &, const Op &, DType, std::int64_t head_dim, std::string_view variant, Choice &);
 // The keys that batch entry b holds: those below the longest length of its queries.
 std::int64_t keys_held(const SdpaCall &, std::int64_t b);
 // Chooses the variants of the values by the keys that each entry holds.

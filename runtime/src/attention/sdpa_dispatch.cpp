@@ -227,13 +227,16 @@ Status choose_attention(const Context::State &context, const SdpaCall &call, std
     for (const EntryGroup &group : choice.groups)
         if (Status s = check_parts(context, call, group.values); !s.ok()) return s;
     if (!call.weights.given()) return {};
+    if (Status s = choose_weights(context, call.op, p.dtype, p.head_dim, variant, choice.weights); !s.ok()) return s;
+    return check_parts(context, call, choice.weights);
+}
+
+Status choose_weights(const Context::State &context, const Op &op, DType dtype, std::int64_t head_dim, std::string_view variant,
+                      Choice &choice) {
     static constexpr Candidate rows[] = {{Schedule::rows, "", "weights are wanted"},
                                          {Schedule::root, "", "nothing else is built"}};
-    if (Status s = choose_variant({call.op, p.dtype, Kind::weights, p.head_dim, p.head_dim}, rows,
-                                  forced_variant(context, variant, call.op, true), choice.weights);
-        !s.ok())
-        return s;
-    return check_parts(context, call, choice.weights);
+    return choose_variant({op, dtype, Kind::weights, head_dim, head_dim}, rows, forced_variant(context, variant, op, true),
+                          choice);
 }
 
 int worthwhile_threads(const SdpaProblem &p, int threads) noexcept { return worthwhile_threads(work_of(p), threads); }

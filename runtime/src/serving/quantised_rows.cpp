@@ -87,6 +87,20 @@ Status dequantise_rows(Context::State &context, const ConstView &rows, const Row
                        static_cast<int>(std::clamp<std::int64_t>(worth, 1, context.threads)));
 }
 
+Status widen_rows(Context::State &context, const ConstView &rows, const View &out) {
+    constexpr std::int64_t rows_of_task = 256;
+    const std::int64_t count = rows.extent[2], tasks_of_head = ceil_div(count, rows_of_task);
+    const auto widen = [&](std::int64_t n, int) {
+        const std::int64_t head = n / tasks_of_head, first = n % tasks_of_head * rows_of_task,
+                           of_task = std::min(rows_of_task, count - first);
+        return convert_rows(context, ops::queries_to_kernel, rows.dtype, part_of(part_of(rows, 1, head, 1), 2, first, of_task),
+                            {}, false, part_of(part_of(out, 1, head, 1), 2, first, of_task), 1);
+    };
+    const std::int64_t worth = elements_of(out) / elements_per_thread;
+    return run_tasks(context, rows.extent[1] * tasks_of_head,
+                     static_cast<int>(std::clamp<std::int64_t>(worth, 1, context.threads)), widen);
+}
+
 const Op &op_of_type(DType type) { return type == DType::i8 ? ops::sdpa_int8 : ops::sdpa_int4; }
 
 const Op *op_of_quantised(const SdpaCall &c) {

@@ -10,6 +10,9 @@ Status check_dequantise(const Context::State &, DType);
 // SdpaCall::dequantise.
 Status dequantise_rows(Context::State &, const ConstView &rows, const RowScales &, const ConstView &row_shift, const View &out);
 
+// Writes rows of 16 bits (1, H, S, D) as f32, by the kernel that converts queries.
+Status widen_rows(Context::State &, const ConstView &rows, const View &out);
+
 // The op whose kernels read rows of i8, or of u8, in place.
 const Op &op_of_type(DType);
 // The op whose kernels read the rows of a call in place; null where the rows are made numbers first: many queries use such
