@@ -16,7 +16,7 @@ struct PagedDecodeCase {
     Index batch = 4, query_heads = 4, key_heads = 2, positions = 150, dim = 64, page = 16, chunk = 32;
     ParallelLayout layout = ParallelLayout::striped;
     std::vector<std::int32_t> lens = {150, 37, 1, 0};
-    bool sinks = false;
+    bool sinks = false, weight_sums = false;
 };
 
 template<typename T> struct PagedDecodeArrays {
@@ -68,6 +68,8 @@ Status decode_rank(attune::Context &context, const attune::Communicator &communi
     attune::PagedOptions options;
     options.lse = View(lse, {c.query_heads, c.batch});
     if (c.sinks) options.sinks = ConstView(a.sinks);
+    std::vector<Sum<T>> sums(std::size_t(c.batch * c.query_heads * c.positions), 77);
+    if (c.weight_sums) options.weight_sums = View(sums, {c.batch, c.query_heads, c.positions});
     const attune::Dims sizes{all, c.page, c.key_heads, c.dim};
     return attune::sharded_paged_decode(context, communicator, plan, ConstView(a.query, {c.batch, c.query_heads, c.dim}),
                                         ConstPages(ConstView(key, sizes)), ConstPages(ConstView(value, sizes)),
@@ -143,4 +145,6 @@ TEST_CASE("context parallel: decoding over pages, refused on every rank", "[cont
     CHECK(refused.find("lens: entry (1) must be from 0 to 150, got 151") != std::string::npos);
     CHECK(refused.find("rank 1 refused its arguments") != std::string::npos);
     CHECK(messages([](auto &c) { c.chunk = 8; }).find("plan.chunk: 8 is no multiple of a page, 16 rows") != std::string::npos);
+    CHECK(messages([](auto &c) { c.weight_sums = true; }).find("weight_sums: is not taken by sharded_paged_decode") !=
+          std::string::npos);
 }

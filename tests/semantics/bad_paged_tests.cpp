@@ -16,10 +16,11 @@ struct PagedCall {
     ConstPages keys{ConstView(arrays.key.view())}, values{ConstView(arrays.value.view())};
     ConstView ends = arrays.cu_seqlens_q(), table = arrays.block_table(), lens = arrays.lens();
     View out = arrays.out.view();
-    attune::PagedOptions options{.lse = arrays.lse.view()};
+    Array<float> sums{{3, 2, 41}};
+    attune::PagedOptions options{.lse = arrays.lse.view(), .weight_sums = sums.view()};
     attune::Context context;
     attune::Status run() { return attune::paged_attention(context, query, keys, values, ends, table, lens, out, options); }
-    bool untouched() { return arrays.out.untouched() && arrays.lse.untouched(); }
+    bool untouched() { return arrays.out.untouched() && arrays.lse.untouched() && sums.untouched(); }
 };
 template<typename F> void refuses_paged(const std::string &argument, const std::vector<std::string> &parts, const F &f) {
     refuses<PagedCall>(invalid, argument, parts, f);
@@ -99,6 +100,30 @@ TEST_CASE("bad pages: prefixes, trees and options", "[paged][bad_input]") {
     refuses_paged("lse", {"rank", "2", "1"}, [](PagedCall &c) { c.options.lse.rank = 1; });
     refuses_paged("out", {"overlaps"},
                   [](PagedCall &c) { c.out.data = const_cast<void *>(c.query.data), c.out.capacity = -1; });
+}
+
+TEST_CASE("bad pages: sums of weights", "[paged][bad_input]") {
+    const auto refuses_sums = [](const std::vector<std::string> &parts, const auto &f) {
+        refuses_paged("weight_sums", parts, [&](PagedCall &c) { f(c.options.weight_sums, c); });
+    };
+    PagedCall right;
+    CHECK(right.run().message() == "");
+    refuses_sums({"rank", "3", "2"}, [](View &v, PagedCall &) { v.rank = 2; });
+    refuses_sums({"f32", "f64"}, [](View &v, PagedCall &) { v.dtype = attune::DType::f64; });
+    refuses_sums({"batch", "2", "3"}, [](View &v, PagedCall &) { v.extent[0] = 2; });
+    refuses_sums({"number of heads", "1", "4", "2"}, [](View &v, PagedCall &) { v.extent[1] = 1; });
+    refuses_sums({"39", "sequence 0", "40"}, [](View &v, PagedCall &) { v.extent[2] = 39; });
+    refuses_sums({"last", "stride"}, [](View &v, PagedCall &) { v.extent[2] = 40, v.stride[2] = 2, v.capacity = -1; });
+    refuses_sums({"overlap each other"}, [](View &v, PagedCall &) { v.stride[0] = 41; });
+    refuses_sums({"overlaps out"}, [](View &v, PagedCall &c) { v.data = c.out.data, v.capacity = -1; });
+    refuses_sums({"overlaps lse"}, [](View &v, PagedCall &c) { v.data = c.options.lse.data, v.capacity = -1; });
+    refuses_sums({"overlaps key_pages"},
+                 [](View &v, PagedCall &c) { v.data = const_cast<void *>(c.keys.rows.data), v.capacity = -1; });
+    // A prefix counts among the rows of a sequence.
+    static const std::int32_t sixteen[] = {16}, of_first[] = {0, -1, -1};
+    refuses_sums({"41", "sequence 0", "56"}, [](View &, PagedCall &c) {
+        c.options.prefix = {{page_zeros.data(), {1, 1}}, {sixteen, {1}}, {of_first, {3}}};
+    });
 }
 
 namespace {

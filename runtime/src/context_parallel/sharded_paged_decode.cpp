@@ -24,6 +24,7 @@ Status check_not_taken(const PagedOptions &o) {
                                {"alibi_slopes", o.alibi_slopes},
                                {"tree_mask", o.tree_mask},
                                {"positions", o.positions},
+                               {"weight_sums", o.weight_sums},
                                {"indptr", o.indptr},
                                {"prefix", o.prefix.of}};
     for (const NamedView &v : views)

@@ -4,6 +4,7 @@
 #include "dispatch/shape_record.h"
 #include "serving/paged_call.h"
 #include "serving/quantised_rows.h"
+#include "serving/weight_sums.h"
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -90,14 +91,23 @@ void select_sequence(const PagedCall &p, const PagedOptions &o, const Sequence &
     call.sizes = with_band(call.sizes, band.causal, band.window);
 }
 
-Status run_kernels(Context &context, const SdpaCall &call, Sequence &s) {
-    return s.op_of_rows ? run_quantised(context, call, *s.op_of_rows, s.choice) : run_attention(context, call, s.choice);
+// Runs the kernels of the values, and those of the sums of weights where they are wanted.
+Status run_kernels(Context &context, const PagedOptions &o, const WeightSumKernels &of_sums, const SdpaCall &call,
+                   Sequence &s) {
+    const Status values =
+        s.op_of_rows ? run_quantised(context, call, *s.op_of_rows, s.choice) : run_attention(context, call, s.choice);
+    if (!values.ok() || !o.weight_sums.given() || call.sizes.query_heads == 0) return values;
+    View sums = part_of(o.weight_sums, 2, 0, s.keys);
+    sums.data = part_of(sums, 0, s.number, 1).data, sums.rank = 2;
+    for (int n = 0; n < 2; n++) sums.extent[n] = sums.extent[n + 1], sums.stride[n] = sums.stride[n + 1];
+    return add_weight_sums(state_of(context), call, of_sums, sums);
 }
 
-Status run_sequence(Context &context, const PagedCall &p, const PagedOptions &o, Sequence &s, SdpaCall &call) {
+Status run_sequence(Context &context, const PagedCall &p, const PagedOptions &o, const WeightSumKernels &of_sums, Sequence &s,
+                    SdpaCall &call) {
     select_sequence(p, o, s, call);
     const TableBytes bytes = table_bytes(o, s, call.sizes);
-    if (bytes.mask + bytes.strip == 0) return run_kernels(context, call, s);
+    if (bytes.mask + bytes.strip == 0) return run_kernels(context, o, of_sums, call, s);
     const ScratchBlock block(*state_of(context).scratch, static_cast<std::size_t>(bytes.mask + bytes.strip));
     if (!block.data()) return no_memory();
     if (o.tree_mask.given()) {
@@ -106,7 +116,7 @@ Status run_sequence(Context &context, const PagedCall &p, const PagedOptions &o,
         call.mask = ConstView(mask, {1, call.sizes.query_heads, s.queries, s.keys}, {0, 0, s.keys, 1});
     }
     if (o.distance_bias.given()) call.bias = write_strips(o.distance_bias, s, static_cast<char *>(block.data()) + bytes.mask);
-    return run_kernels(context, call, s);
+    return run_kernels(context, o, of_sums, call, s);
 }
 
 // Chooses variants that read quantised rows in place, for the sequences that have one: `forced`, or unless another is forced.
@@ -151,7 +161,12 @@ Status run(Context &context, const ConstView &query, const ConstPages &keys, con
     Context::State &state = state_of(context);
     if (Status s = check_paged(state, query, keys, values, out, o, p); !s.ok()) return s;
     if (Status s = choose(state, o, p); !s.ok()) return s;
-    const auto run_one = [&](Sequence &s, SdpaCall &call, int) { return run_sequence(context, p, o, s, call); };
+    WeightSumKernels of_sums;
+    if (o.weight_sums.given()) {
+        if (Status s = choose_weight_sums(state, o, p, of_sums); !s.ok()) return s;
+        fill_zeros(as_rank4(o.weight_sums, true));
+    }
+    const auto run_one = [&](Sequence &s, SdpaCall &call, int) { return run_sequence(context, p, o, of_sums, s, call); };
     if (Status s = run_sequences(state, p, p.rows, run_one); !s.ok()) return s;
     Choice of_most_work{nullptr, "no queries"};
     if (!p.sequences.empty()) of_most_work = p.sequences[0].choice.values;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "serving/paged_call.h"
 #include "serving/quantised_rows.h"
+#include "serving/weight_sums.h"
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -244,7 +245,11 @@ Status check_paged(Context::State &context, const ConstView &query, const ConstP
     if (Status s = check_tree(o, p, batch); !s.ok()) return s;
     p.rows.sizes = with_band(p.rows.sizes, causal_of(o), window_of(o));
     if (o.tree_mask.given() || o.distance_bias.given()) p.rows.sizes.scored = p.rows.sizes.tables = true;
-    return list_sequences(context, o, batch, p);
+    if (Status s = list_sequences(context, o, batch, p); !s.ok() || !o.weight_sums.given()) return s;
+    std::vector<NamedView> others = {
+        {"out", out}, {"lse", o.lse}, {"query", query}, {"alibi_slopes", o.alibi_slopes}, {"sinks", o.sinks}};
+    others.insert(others.end(), more.begin(), more.end());
+    return check_weight_sums(o, others, p);
 }
 
 }  // namespace attune
