@@ -173,7 +173,7 @@ TEST_CASE("rows, pages and attention over pages in C have the bits of C++", "[c_
             if (attune::Status s = attune::paged_append(context, rows, more, {slots, {6}}, keys, values, append); !s.ok())
                 return s;
             attune::PagedOptions given = options;
-            given.lse = outputs.make<float>({4, 3});
+            given.lse = outputs.make<float>({4, 3}), given.weight_sums = outputs.make<float>({2, 2, 9});
             return attune::paged_attention(context, query, keys, values, {ends, {3}}, {table, {2, 1}}, {lens, {2}},
                                            outputs.make<float>({3, 4, 16}), given);
         },
@@ -184,7 +184,7 @@ TEST_CASE("rows, pages and attention over pages in C have the bits of C++", "[c_
                                                        m.of(keys), m.of(values), m.of(append));
             if (status != ATTUNE_OK) return status;
             attune::PagedOptions given = options;
-            given.lse = outputs.make<float>({4, 3});
+            given.lse = outputs.make<float>({4, 3}), given.weight_sums = outputs.make<float>({2, 2, 9});
             return attune_paged_attention(c, m.of(query), m.of(keys), m.of(values), m.of(attune::ConstView(ends, {3})),
                                           m.of(attune::ConstView(table, {2, 1})), m.of(attune::ConstView(lens, {2})),
                                           m.of(outputs.make<float>({3, 4, 16})), m.of(given));

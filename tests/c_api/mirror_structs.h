@@ -212,6 +212,7 @@ inline attune_paged_options *Mirror::of(const attune::PagedOptions &from) {
     to.lse = of(from.lse);
     to.variant = keep<std::string>(std::string(from.variant)).c_str();
     to.invariant = from.invariant;
+    to.weight_sums = of(from.weight_sums);
     return &to;
 }
 inline attune_parallel_band *Mirror::of(const attune::ParallelBand &from) {

@@ -653,9 +653,12 @@ typedef struct attune_paged_options {
     // flag: the same bits for a prompt at once, in chunks and row by row
     int32_t invariant;
     int32_t reserved;  // 0
+    // (B, Hq, Sk) or (B, Hkv, Sk), sums, output: sums of the weights of each key over the queries of a sequence, and over the
+    // query heads of a group; 0 behind its rows
+    const attune_tensor *weight_sums;
 } attune_paged_options;
 #define ATTUNE_PAGED_OPTIONS_INIT \
-    { sizeof(attune_paged_options), NULL, 0, NULL, NULL, 0, 1, {-1, -1}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0 }
+    { sizeof(attune_paged_options), NULL, 0, NULL, NULL, 0, 1, {-1, -1}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL }
 
 // A group of ranks, processes or threads, each with a number from 0. Functions are those of MPI's nonblocking operations, and
 // one thread at a time calls them. Each returns 0, or any other number where it failed. Memory of a send and a receive

@@ -125,7 +125,8 @@ constexpr Member members_of_paged_options[] = {
     ATTUNE_MEMBER(attune_paged_options, positions),     ATTUNE_MEMBER(attune_paged_options, sinks),
     ATTUNE_MEMBER(attune_paged_options, prefix),        ATTUNE_MEMBER(attune_paged_options, indptr),
     ATTUNE_MEMBER(attune_paged_options, lse),           ATTUNE_MEMBER(attune_paged_options, variant),
-    ATTUNE_MEMBER(attune_paged_options, invariant),     ATTUNE_MEMBER(attune_paged_options, reserved)};
+    ATTUNE_MEMBER(attune_paged_options, invariant),     ATTUNE_MEMBER(attune_paged_options, reserved),
+    ATTUNE_MEMBER(attune_paged_options, weight_sums)};
 static_assert(sizeof(attune_paged_options) == end_of(members_of_paged_options), "padding at the end");
 constexpr Member members_of_communicator[] = {ATTUNE_MEMBER(attune_communicator, rank),
                                               ATTUNE_MEMBER(attune_communicator, ranks),
@@ -542,6 +543,7 @@ PagedOptions read(Reader &reader, const attune_paged_options *given, const Name 
     if (from.variant) to.variant = from.variant;
     to.invariant = reader.flag(from.invariant, {"invariant", &name});
     reader.reserved(from.reserved, {"reserved", &name});
+    to.weight_sums = reader.output(from.weight_sums, {"weight_sums", &name});
     return to;
 }
 
