@@ -136,8 +136,8 @@ ATTENTION = f"{INPUTS} out lse weights weights-mode average-weights {PICTURE}"
     ("varlen-backward", "query key value cu-seqlens-q cu-seqlens-k in-out in-lse grad-out grad-lse grad-query grad-key "
                         "grad-value grad-slopes grad-sinks score scale softcap alibi causal offset window sinks "
                         f"{DROPOUT} {CALL}"),
-    ("paged", f"query {POOL} cu-seqlens-q block-table lens indptr out lse not-causal distance-bias tree-mask positions "
-              f"prefix-table prefix-lens prefix-of scale softcap alibi window sinks invariant {CALL}"),
+    ("paged", f"query {POOL} cu-seqlens-q block-table lens indptr out lse weight-sums group-sums not-causal distance-bias "
+              f"tree-mask positions prefix-table prefix-lens prefix-of scale softcap alibi window sinks invariant {CALL}"),
     ("append", f"key value slots {POOL} pool store {STEPS} rotate-values key-out key-scale-out key-minimum-out value-out "
                "value-scale-out value-minimum-out dtype threads"),
     ("rope", f"x out {STEPS} dtype threads"),

@@ -3,10 +3,10 @@
 pages are in test_random_paged.py."""
 import numpy as np
 import pytest
-from attention_numpy import Options
+from attention_numpy import Options, sdpa
 from conftest import Problem, normal
-from judging import judge_attention
-from paged_batch import Batch, bias_by_distance, in_order, random_tree, tree_options
+from judging import judge, judge_attention, reference_and_plain
+from paged_batch import Batch, bias_by_distance, heads_first, in_order, random_tree, tree_options
 from rows_numpy import int8_of
 
 SIDE = 6  # most queries of a sequence with a tree
@@ -106,6 +106,37 @@ def test_invariant(problem):
                  cq=np.concatenate([[0], np.cumsum(queries)]), table=np.array([[4, 0, 3, 1, 2]] * 5), lens=lens)
     out = problem.succeeds("--key-scale", "ks.npy", "--value-scale", "vs.npy", "--invariant")
     assert np.array_equal(out, np.concatenate([out[a:b] for a, b in zip(first, lens)]))
+
+
+@pytest.mark.parametrize("groups", [False, True])
+def test_weight_sums(problem, groups):
+    """Sums of the weights of each key; 0 behind the rows of a sequence."""
+    rng = np.random.default_rng(9)
+    batch = Batch(rng, 5, prefixes=2)
+    problem.save(**batch.files(rng))
+    problem.succeeds("--prefix-table", "pt.npy", "--prefix-lens", "pl.npy", "--prefix-of", "po.npy", "--weight-sums",
+                     "sums.npy", *["--group-sums"][:groups])
+    got, q, k, v, ends = (problem.load(n) for n in ("sums", "q", "k", "v", "cq"))
+    rows = [len(batch.rows(s)) for s in range(5)]
+    assert got.dtype == np.float32 and got.shape == (5, 2 if groups else 4, max(rows))
+
+    def expected(s, dtype, order):
+        options = Options(causal="offset", offset=rows[s] - batch.queries[s])
+        query = heads_first(q[ends[s]:ends[s + 1]])
+        weights = sdpa(query, batch.held(k, s), batch.held(v, s), options, dtype, order).weights[3]
+        return weights[0].reshape(got.shape[1], -1, rows[s]).sum(1)
+
+    for s in range(5):
+        assert not np.any(got[s, :, rows[s] if batch.queries[s] else 0:])
+        if batch.queries[s]:
+            exact, plain = reference_and_plain(lambda dtype, order: expected(s, dtype, order), np.float32)
+            judge(f"sequence {s}", got[s, :, :rows[s]], plain, exact, np.float32)
+
+
+def test_group_sums_alone(problem):
+    rng = np.random.default_rng(6)
+    problem.save(**one_sequence(rng).files(rng))
+    problem.fails("--group-sums", "--group-sums", says="is only for --weight-sums")
 
 
 QUANTISED = dict(key_pages="k8.npy", value_pages="v8.npy")

@@ -64,6 +64,9 @@ void add_paged(CLI::App &run) {
     file(paged, "--indptr", a->indptr, "(B + 1,): where the pages of each sequence begin and end in the list");
     file(paged, "--out", attention.out, "Output (Tq, Hq, Dv); 0 in rows beyond the last sequence")->required();
     file(paged, "--lse", attention.lse, "Output (Hq, Tq): log of the sum of exponentials of the scores; 0 in those rows");
+    file(paged, "--weight-sums", a->weight_sums,
+         "Output (B, Hq, Sk): sums of the weights of each key over the queries of a sequence; 0 behind its rows");
+    paged->add_flag("--group-sums", a->group_sums, "--weight-sums also over the query heads of a key head, (B, Hkv, Sk)");
     paged->add_flag("--not-causal", a->not_causal, "New rows see the new rows after them, too");
     file(paged, "--distance-bias", a->distance_bias, "(Hq, R): added to scores of keys 0, 1, ... rows before the query");
     file(paged, "--tree-mask", a->tree_mask, "(B, S, S) bool: which new rows see which");

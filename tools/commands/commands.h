@@ -85,7 +85,8 @@ struct PagedArguments {
     std::string key_pages, value_pages, cu_seqlens_q, block_table, lens;
     Given key_scale, key_minimum, value_scale, value_minimum;
     Given indptr, distance_bias, tree_mask, positions, prefix_table, prefix_lens, prefix_of;
-    bool not_causal = false;
+    Given weight_sums;
+    bool not_causal = false, group_sums = false;
 };
 struct KvAppendArguments {
     std::string key, value, key_cache, value_cache, cache_lens, key_out, value_out;

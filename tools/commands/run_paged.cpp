@@ -142,6 +142,18 @@ void check_output(const char *argument, const Given &path, bool written) {
     if (!written && path) throw InputError(argument, "is only for pages that hold it for each row");
 }
 
+// The most rows of a sequence, those of its prefix among them.
+std::int64_t most_rows(const ConstView &lens, const SharedPrefix &prefix) {
+    const auto at = [](const ConstView &v, std::int64_t n) { return static_cast<const std::int32_t *>(v.data)[n]; };
+    std::int64_t most = 0;
+    for (std::int64_t b = 0; b < lens.extent[0]; b++) {
+        const std::int64_t g = prefix.of.given() && b < prefix.of.extent[0] ? at(prefix.of, b) : -1;
+        const bool known = g >= 0 && prefix.lens.given() && g < prefix.lens.extent[0];  // else the library says so
+        most = std::max(most, at(lens, b) + (known ? std::int64_t(at(prefix.lens, g)) : 0));
+    }
+    return most;
+}
+
 }  // namespace
 
 void run_paged(const PagedArguments &given) {
@@ -172,6 +184,8 @@ void run_paged(const PagedArguments &given) {
     files.input("--sinks", a.sinks, sinks, {1, 1, "(Hq,)"}, Role::single_floats);
     files.output("--out", a.out);
     files.output("--lse", a.lse);
+    files.output("--weight-sums", given.weight_sums);
+    if (given.group_sums && !given.weight_sums) throw InputError("--group-sums", "is only for --weight-sums");
     files.load();
 
     options.indptr = view_of(indptr), options.distance_bias = view_of(bias), options.alibi_slopes = view_of(alibi);
@@ -185,10 +199,18 @@ void run_paged(const PagedArguments &given) {
         lse = zeroed_array("--lse", files.sum_type(), {heads, total});
         options.lse = output_view(lse);
     }
+    Array sums;
+    if (given.weight_sums) {
+        const std::int64_t of_sums = given.group_sums ? keys.rows.shape[2] : heads;
+        sums =
+            zeroed_array("--weight-sums", files.sum_type(), {lens.shape[0], of_sums, most_rows(view_of(lens), options.prefix)});
+        options.weight_sums = output_view(sums);
+    }
     check(paged_attention(context, view_of(query), keys.pages(), values.pages(), view_of(ends), view_of(table), view_of(lens),
                           output_view(out), options));
     files.write("--out", out);
     if (a.lse) files.write("--lse", lse);
+    if (given.weight_sums) files.write("--weight-sums", sums);
     files.commit();
 }
 
