@@ -45,7 +45,7 @@ public:
     Status run() {
         if (Status s = widen_bias(); !s.ok()) return s;
         const SdpaProblem &p = call_.sizes;
-        // Of a key head: its weights of all queries, and its keys, which are copied before they are widened.
+        // The weights of all queries of a key head, and its keys, which are copied before they are widened.
         const std::int64_t weights = group_ * p.queries * bytes_of_query(), keys = p.keys * bytes_of_key(),
                            together = std::clamp<std::int64_t>(std::min(bytes_of_weights / weights, bytes_of_keys / keys), 1,
                                                                p.key_heads);
