@@ -378,7 +378,7 @@ def multi_head_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike, w_q
         MemoryError: no memory for scratch.
     """
 
-def paged_attention(query: ArrayLike, key_pages: ArrayLike | tuple[ArrayLike, ...], value_pages: ArrayLike | tuple[ArrayLike, ...], cu_seqlens_q: ArrayLike | Sequence[int], block_table: ArrayLike | Sequence[int], lens: ArrayLike | Sequence[int], *, scale: float | None = None, softcap: float = 0.0, distance_bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, causal: bool = True, window: tuple[int, int] | None = None, tree_mask: ArrayLike | None = None, positions: ArrayLike | None = None, sinks: ArrayLike | None = None, prefix_block_table: ArrayLike | None = None, prefix_lens: ArrayLike | Sequence[int] | None = None, prefix_of: ArrayLike | Sequence[int] | None = None, indptr: ArrayLike | Sequence[int] | None = None, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
+def paged_attention(query: ArrayLike, key_pages: ArrayLike | tuple[ArrayLike, ...], value_pages: ArrayLike | tuple[ArrayLike, ...], cu_seqlens_q: ArrayLike | Sequence[int], block_table: ArrayLike | Sequence[int], lens: ArrayLike | Sequence[int], *, scale: float | None = None, softcap: float = 0.0, distance_bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, causal: bool = True, window: tuple[int, int] | None = None, tree_mask: ArrayLike | None = None, positions: ArrayLike | None = None, sinks: ArrayLike | None = None, prefix_block_table: ArrayLike | None = None, prefix_lens: ArrayLike | Sequence[int] | None = None, prefix_of: ArrayLike | Sequence[int] | None = None, indptr: ArrayLike | Sequence[int] | None = None, weight_sums: ArrayLike | None = None, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
     """
     Attention over caches in pages of a pool (PagedAttention, Kwon et al., 2023): prompts, chunks, steps
     and trees of guesses in one call.
@@ -408,6 +408,9 @@ def paged_attention(query: ArrayLike, key_pages: ArrayLike | tuple[ArrayLike, ..
         prefix_of: i32 (B): the prefix of each sequence, -1: none.
         indptr: i32 (B + 1), where block_table is one list (N): pages [indptr[b], indptr[b + 1]) of
             sequence b.
+        weight_sums: Output, an array that is written, f64 for f64, else f32: (B, Hq, Sk) or (B, Hkv,
+            Sk), the sum of the weights of each key over the queries of a sequence, and over the query
+            heads of a group; 0 behind its rows.
         invariant: The same bits for a prompt at once, in chunks and row by row.
         variant: Run this variant, or fail; None: dispatch chooses.
         out: Output, written in place; None: a new array.
@@ -1418,7 +1421,7 @@ def sharded_decode(communicator: Communicator, plan: ParallelPlan, query: ArrayL
         MemoryError: no memory for scratch.
     """
 
-def sharded_paged_decode(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key_pages: ArrayLike | tuple[ArrayLike, ...], value_pages: ArrayLike | tuple[ArrayLike, ...], block_table: ArrayLike | Sequence[int], lens: ArrayLike | Sequence[int], *, scale: float | None = None, softcap: float = 0.0, distance_bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, causal: bool = True, window: tuple[int, int] | None = None, tree_mask: ArrayLike | None = None, positions: ArrayLike | None = None, sinks: ArrayLike | None = None, prefix_block_table: ArrayLike | None = None, prefix_lens: ArrayLike | Sequence[int] | None = None, prefix_of: ArrayLike | Sequence[int] | None = None, indptr: ArrayLike | Sequence[int] | None = None, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
+def sharded_paged_decode(communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key_pages: ArrayLike | tuple[ArrayLike, ...], value_pages: ArrayLike | tuple[ArrayLike, ...], block_table: ArrayLike | Sequence[int], lens: ArrayLike | Sequence[int], *, scale: float | None = None, softcap: float = 0.0, distance_bias: ArrayLike | None = None, alibi: bool = False, alibi_slopes: ArrayLike | None = None, causal: bool = True, window: tuple[int, int] | None = None, tree_mask: ArrayLike | None = None, positions: ArrayLike | None = None, sinks: ArrayLike | None = None, prefix_block_table: ArrayLike | None = None, prefix_lens: ArrayLike | Sequence[int] | None = None, prefix_of: ArrayLike | Sequence[int] | None = None, indptr: ArrayLike | Sequence[int] | None = None, weight_sums: ArrayLike | None = None, invariant: bool = False, variant: str | None = None, out: ArrayLike | None = None, lse: bool | ArrayLike | None = None, report: dict[str, Any] | None = None, layout: str = 'dense', detached: bool = False, context: Context | None = None) -> Array | Attention:
     """
     Attention of one query of each sequence over pages that are spread over the ranks.
 
@@ -1446,6 +1449,9 @@ def sharded_paged_decode(communicator: Communicator, plan: ParallelPlan, query: 
         prefix_of: i32 (B): the prefix of each sequence, -1: none.
         indptr: i32 (B + 1), where block_table is one list (N): pages [indptr[b], indptr[b + 1]) of
             sequence b.
+        weight_sums: Output, an array that is written, f64 for f64, else f32: (B, Hq, Sk) or (B, Hkv,
+            Sk), the sum of the weights of each key over the queries of a sequence, and over the query
+            heads of a group; 0 behind its rows.
         invariant: The same bits for a prompt at once, in chunks and row by row.
         variant: Run this variant, or fail; None: dispatch chooses.
         out: Output, written in place; None: a new array.

@@ -176,6 +176,10 @@ const Keywords &paged_keywords() {
         {"indptr", "ArrayLike | Sequence[int] | None", "None",
          "i32 (B + 1), where block_table is one list (N): pages [indptr[b], indptr[b + 1]) of sequence b.",
          integers_<&PagedOptions::indptr>},
+        {"weight_sums", "ArrayLike | None", "None",
+         "Output, an array that is written, f64 for f64, else f32: (B, Hq, Sk) or (B, Hkv, Sk), the sum of the weights of each "
+         "key over the queries of a sequence, and over the query heads of a group; 0 behind its rows.",
+         [](Call &c, void *into, nb::handle v, const char *name) { paged(into).weight_sums = c.output(name, v); }},
         {"invariant", "bool", "False", "The same bits for a prompt at once, in chunks and row by row.",
          truth_<&PagedOptions::invariant>},
         {"variant", "str | None", "None", "Run this variant, or fail; None: dispatch chooses.", text_<&PagedOptions::variant>},

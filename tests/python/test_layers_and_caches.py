@@ -77,6 +77,24 @@ def test_pages(rng):
                                                                           window=(2, 0)))
 
 
+@pytest.mark.parametrize("heads", [4, 2])
+def test_weight_sums(rng, heads):
+    """Sums of the weights of each key over the queries, and over the query heads of a group."""
+    query, rows = normal(rng, 4, 4, 8), (normal(rng, 20, 2, 8), normal(rng, 20, 2, 8))
+    pool = np.zeros((2, 16, 2, 8), np.float32), np.zeros((2, 16, 2, 8), np.float32)
+    attune.paged_append(*rows, np.arange(20), *pool)
+    sums = np.full((1, heads, 23), 7, np.float32)
+    out = attune.paged_attention(query, *pool, [0, 4], [[0, 1]], [20], weight_sums=sums)
+    assert np.array_equal(out, attune.paged_attention(query, *pool, [0, 4], [[0, 1]], [20]))
+    one = lambda a: a.swapaxes(0, 1)[None]
+    options = attention_numpy.Options(causal="bottom-right")
+    expected = lambda dtype, order: attention_numpy.sdpa(one(query), *map(one, rows), options, dtype, order).weights[3]
+    check("sums", sums[0, :, :20], lambda dtype, order: expected(dtype, order)[0].reshape(heads, -1, 20).sum(1))
+    assert not np.any(sums[:, :, 20:])
+    with pytest.raises(ValueError, match="^weight_sums: has room for 19 keys, sequence 0 holds 20 rows$"):
+        attune.paged_attention(query, *pool, [0, 4], [[0, 1]], [20], weight_sums=np.zeros((1, heads, 19), np.float32))
+
+
 def test_quantised_pages(rng):
     rows = normal(rng, 3, 2, 32)
     pages, scale = np.zeros((1, 16, 2, 32), np.int8), np.zeros((1, 16, 2), np.float32)
