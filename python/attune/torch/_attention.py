@@ -55,6 +55,8 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
         causal, offset, offsets, window, valid_lens, cache_lens, softcap, alibi, alibi_slopes, sinks, score, score_weight,
             invariant: as in attune.scaled_dot_product_attention, for tensors of up to four dimensions.
         seed: an int in place of torch's generator.
+        dropout_offset, dropout_first_query, dropout_first_key, dropout_first_head, dropout_heads: as in
+            attune.scaled_dot_product_attention: another mask of the same seed, and a part of a larger call.
         return_lse: also return the log-sum-exp of the scores, (N, Hq, L).
 
     Returns:
@@ -74,6 +76,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
 def general(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False, bias=None,
             causal=None, offset=None, offsets=None, window=None, valid_lens=None, cache_lens=None, softcap=0.0, alibi=False,
             alibi_slopes=None, sinks=None, score="dot_product", score_weight=None, invariant=False, seed=None,
+            dropout_offset=0, dropout_first_query=0, dropout_first_key=0, dropout_first_head=0, dropout_heads=0,
             return_lse=False):
     """The same through torch's dispatcher: autograd, torch.compile, broadcasting."""
     refuse_transforms()
@@ -103,7 +106,8 @@ def general(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *
                _ops.dense_last(attn_mask), valid_lens, offsets, cache_lens, drawn)
     eager = is_eager() and all(t is None or (type(t) in PLAIN and not t.is_neg()) for t in tensors)
     out, lse = _ops.run_attention(eager, *tensors, scale, softcap, alibi, causal or "none", offset, left, right, dropout_p,
-                                  invariant, score)
+                                  invariant, dropout_offset, dropout_first_query, dropout_first_key, dropout_first_head,
+                                  dropout_heads, score)
     if outer is not None:
         out, lse = out.reshape(*outer, *out.shape[-2:]), lse.reshape(*outer, lse.shape[-1])
     return (out, lse) if return_lse else out

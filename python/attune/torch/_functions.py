@@ -33,10 +33,12 @@ def _seed(dropout_p, seed):
 
 
 def _score(bias=None, alibi_slopes=None, sinks=None, mask=None, valid_lens=None, offsets=None, cache_lens=None, dropout_p=0.0,
-           seed=None, scale=None, softcap=0.0, alibi=False, causal=None, offset=None, window=None, invariant=False):
+           seed=None, scale=None, softcap=0.0, alibi=False, causal=None, offset=None, window=None, invariant=False,
+           dropout_offset=0, dropout_first_query=0, dropout_first_key=0, dropout_first_head=0, dropout_heads=0):
     left, right = (-1, -1) if window is None else window
     return (bias, alibi_slopes, sinks, mask, _lengths(valid_lens), _lengths(offsets), _lengths(cache_lens),
-            _seed(dropout_p, seed), scale, softcap, alibi, causal or "none", offset, left, right, dropout_p, invariant)
+            _seed(dropout_p, seed), scale, softcap, alibi, causal or "none", offset, left, right, dropout_p, invariant,
+            dropout_offset, dropout_first_query, dropout_first_key, dropout_first_head, dropout_heads)
 
 
 def additive_attention(query, key, value, w_query=None, w_key=None, w_score=None, *, b_query=None, b_key=None,

@@ -16,9 +16,11 @@ LIBRARY = torch.library.Library("attune", "DEF")
 # Options of the attention's score and masks, shared by the operations below.
 SCORE_TENSORS = ("bias", "alibi_slopes", "sinks", "mask", "valid_lens", "offsets", "cache_lens", "seed")
 SCORE_NUMBERS = ("scale", "softcap", "alibi", "causal", "offset", "left", "right", "dropout_p", "invariant")
+# Numbers of dropout beside its probability, which follow the others: they may change from call to call without a new graph.
+DROPOUT_NUMBERS = ("dropout_offset", "dropout_first_query", "dropout_first_key", "dropout_first_head", "dropout_heads")
 SCORE_SCHEMA = (", ".join(f"Tensor? {name}" for name in SCORE_TENSORS) +
                  ", float? scale, float softcap, bool alibi, str causal, int? offset, int left, int right, float dropout_p,"
-                 " bool invariant")
+                 " bool invariant" + "".join(f", SymInt {name}" for name in DROPOUT_NUMBERS))
 
 
 def define(name, schema, kernel, fake, setup=None, backward=None, no_gradient=None):
@@ -48,6 +50,9 @@ def dense_last(tensor):
 def score_options(tensors, numbers):
     options = dict(zip(SCORE_TENSORS, tensors))
     options.update(zip(SCORE_NUMBERS, numbers))
+    of_dropout = numbers[len(SCORE_NUMBERS):]
+    if any(of_dropout):
+        options.update(zip(DROPOUT_NUMBERS, of_dropout))
     options["window"] = (options.pop("left"), options.pop("right"))
     options["alibi"] = options["alibi"] and options["alibi_slopes"] is None
     if options["seed"] is None:

@@ -127,7 +127,9 @@ class _RingAttention(torch.autograd.Function):
 @torch.compiler.disable
 def ring_attention(query, key, value, *, group=None, plan=None, is_causal=False, window=None, scale=None, softcap=0.0,
                    score="dot_product", bias=None, alibi=False, alibi_slopes=None, mask=None, valid_lens=None, sinks=None,
-                   invariant=False, variant=None, return_lse=False, time_limit=60.0, context=None):
+                   dropout_p=0.0, seed=None, dropout_offset=0, dropout_first_query=0, dropout_first_key=0,
+                   dropout_first_head=0, dropout_heads=0, invariant=False, variant=None, return_lse=False, time_limit=60.0,
+                   context=None):
     """Attention of this rank's queries over the keys of all ranks of a group, with autograd by query, key, value, bias,
     alibi_slopes and sinks (Ring Attention, Liu et al., 2023). The same bits for any number of ranks.
 
@@ -144,6 +146,10 @@ def ring_attention(query, key, value, *, group=None, plan=None, is_causal=False,
         valid_lens: int32 (B), counted over all positions.
         scale, softcap, score, alibi, alibi_slopes, sinks, invariant, variant, context: as in
             attune.context_parallel.ring_attention; tensors are the same on every rank.
+        dropout_p: probability with which a weight becomes 0; needs a seed.
+        seed: an int, the same on every rank: generators of torch differ between processes.
+        dropout_offset, dropout_first_query, dropout_first_key, dropout_first_head, dropout_heads: as in
+            attune.scaled_dot_product_attention; dropout counts the positions of all ranks.
         return_lse: also return lse, (B, Hq, S).
         time_limit: seconds that a rank waits for one message. It must cover the longest time between two calls of ranks.
 
@@ -158,9 +164,13 @@ def ring_attention(query, key, value, *, group=None, plan=None, is_causal=False,
         if query.dim() != 4:
             raise ValueError(f"query: must be (B, Hq, S, Dk), has {query.dim()} dimensions")
         plan = _plan_of(query.shape[-2], communicator.size, causal, window)
+    if dropout_p > 0 and seed is None:
+        raise ValueError("seed: must be given with dropout_p, the same on every rank")
     options = {"causal": causal, "window": window, "scale": scale, "softcap": softcap, "score": score, "alibi": alibi,
                "mask": dense_last(mask), "valid_lens": valid_lens, "invariant": invariant, "variant": variant,
-               "context": context}
+               "context": context, "dropout_p": dropout_p, "seed": seed, "dropout_offset": dropout_offset,
+               "dropout_first_query": dropout_first_query, "dropout_first_key": dropout_first_key,
+               "dropout_first_head": dropout_first_head, "dropout_heads": dropout_heads}
     out, lse = _RingAttention.apply(communicator, plan, options, *map(dense_last, (query, key, value, bias)), alibi_slopes,
                                     sinks)
     return (out, lse) if return_lse else out

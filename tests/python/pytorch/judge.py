@@ -21,8 +21,9 @@ def judge(name, got, plain, exact, sizes=None):
     assert error <= 2 * plain_error + floor, f"{name}: error {error:.3g}, plain {plain_error:.3g}, floor {floor:.3g}"
 
 
-def plain_attention(query, key, value, mask=None, bias=None, scale=None, softcap=0.0, sinks=None):
-    """softmax(score) value, step by step; heads of key and value are repeated to those of query. Rows without keys are 0."""
+def plain_attention(query, key, value, mask=None, bias=None, scale=None, softcap=0.0, sinks=None, factor=None):
+    """softmax(score) value, step by step; heads of key and value are repeated to those of query. Rows without keys are 0.
+    `factor`: of the weights, as dropout has it."""
     if query.dim() > 3 and key.shape[-3] != query.shape[-3] and key.shape[-3] > 1:
         key, value = (t.repeat_interleave(query.shape[-3] // t.shape[-3], -3) for t in (key, value))
     score = query @ key.transpose(-2, -1) * (query.shape[-1]**-0.5 if scale is None else scale)
@@ -35,5 +36,5 @@ def plain_attention(query, key, value, mask=None, bias=None, scale=None, softcap
     if sinks is not None:
         sink = sinks.to(score.dtype)[:, None, None].expand(*score.shape[:-1], 1)
         return (torch.cat([score, sink], -1).softmax(-1)[..., :-1]) @ value
-    weights = score.softmax(-1)
-    return weights.masked_fill(torch.isneginf(score).all(-1, keepdim=True), 0) @ value
+    weights = score.softmax(-1).masked_fill(torch.isneginf(score).all(-1, keepdim=True), 0)
+    return (weights if factor is None else weights * factor) @ value

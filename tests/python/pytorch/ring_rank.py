@@ -17,6 +17,8 @@ CASES = {
     "slopes": {"layout": "striped", "is_causal": True, "alibi_slopes": True},
     "bias": {"layout": "contiguous", "bias": True, "mask": True},
     "bf16": {"layout": "striped", "is_causal": True, "dtype": torch.bfloat16},
+    "dropout": {"layout": "striped", "is_causal": True, "dropout_p": 0.3, "seed": 5, "dropout_offset": 2,
+                "dropout_first_query": 7, "dropout_first_key": 2, "dropout_first_head": 3, "dropout_heads": 6},
     "lengths": {"layout": "striped", "valid_lens": [70], "dtype": torch.float64},
 }
 
@@ -42,7 +44,8 @@ def tensors_of(name):
 def run_case(name, group, size, rank):
     """out, lse and gradients of this rank's rows; those of sinks and slopes are of all ranks."""
     case = CASES[name]
-    options = {n: case[n] for n in ("is_causal", "window", "softcap", "valid_lens") if n in case}
+    options = {n: given for n, given in case.items()
+               if n in ("is_causal", "window", "softcap", "valid_lens", "seed") or n.startswith("dropout")}
     band = {"causal": "top_left" if case.get("is_causal") else None, "window": case.get("window")}
     plan = cp.plan_positions(POSITIONS, size, case.get("layout", "contiguous"), CHUNK, **band)
     rows = torch.from_numpy(cp.rows_of(plan, rank))

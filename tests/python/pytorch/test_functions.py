@@ -34,7 +34,7 @@ def test_additive_attention():
     q, k, v, w_q, w_k, w = plain
     assert torch.equal(at.additive_attention(*plain), attune.additive_attention(q, k, v, w_query=w_q, w_key=w_k, w_score=w))
     torch.library.opcheck(ops.additive, (*tensors[:5], None, None, tensors[5], *(None,) * 8, None, 0.0, False, "none", None, -1,
-                                         -1, 0.0, False))
+                                         -1, 0.0, False, *(0,) * 5))
 
 
 def test_linear():
@@ -103,7 +103,8 @@ def test_packed_gradients():
     weight = torch.randn_like(got)
     for mine, theirs in zip(*(torch.autograd.grad((o * weight).sum(), (q, k, v)) for o in (got, expected))):
         assert torch.equal(mine, theirs)
-    torch.library.opcheck(ops.packed, (q, k, v, *ends, *(None,) * 8, None, 0.0, False, "none", None, -1, -1, 0.0, False))
+    torch.library.opcheck(ops.packed, (q, k, v, *ends, *(None,) * 8, None, 0.0, False, "none", None, -1, -1, 0.0, False,
+                                         *(0,) * 5))
 
 
 def test_packed_gradients_of_slopes_and_sinks():

@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
     pytest.skip("this torch has no gloo", allow_module_level=True)
+import attune  # noqa: E402
 import attune.context_parallel as cp  # noqa: E402
 import attune.torch as at  # noqa: E402
 import ring_rank  # noqa: E402
@@ -44,15 +45,21 @@ def test_processes_have_the_bits_of_one(tmp_path, size):
                 assert torch.equal(tensor, expected), f"{name}, {what}, rank {rank} of {size}"
 
 
-def test_one_process_has_the_numbers_of_plain_attention():
-    tensors, _, (grad, _) = ring_rank.tensors_of("causal")
+@pytest.mark.parametrize("name", ["causal", "dropout"])
+def test_one_process_has_the_numbers_of_plain_attention(name):
+    tensors, _, (grad, _) = ring_rank.tensors_of(name)
     causal = torch.ones(ring_rank.POSITIONS, ring_rank.POSITIONS, dtype=torch.bool).tril()
+    kept = None
+    if name == "dropout":
+        of_dropout = {n: given for n, given in ring_rank.CASES[name].items() if n == "seed" or n.startswith("dropout")}
+        shape = (*tensors["query"].shape[:3], ring_rank.POSITIONS)
+        kept = torch.from_numpy(attune.dropout_mask(shape, of_dropout.pop("dropout_p"), **of_dropout))
     results = []
     for dtype in (torch.float32, torch.float64):
         inputs = [t.to(dtype).requires_grad_() for t in tensors.values()]
-        out = plain_attention(*inputs, mask=causal)
+        out = plain_attention(*inputs, mask=causal, factor=None if kept is None else kept.to(dtype) / 0.7)
         results.append([out.detach(), *torch.autograd.grad(out, inputs, grad.to(dtype))])
-    _, made = ring_rank.run_case("causal", ALONE, 1, 0)
+    _, made = ring_rank.run_case(name, ALONE, 1, 0)
     for name, plain, exact in zip(("out", "query", "key", "value"), *results, strict=True):
         judge(name, made[name], plain, exact)
 
@@ -102,6 +109,8 @@ def test_what_is_refused():
         at.ring_attention(q, q, q)
     with pytest.raises(ValueError, match="query: must be .B, Hq, S, Dk., has 3 dimensions"):
         at.ring_attention(q[0], q[0], q[0], group=ALONE)
+    with pytest.raises(ValueError, match="^seed: must be given with dropout_p, the same on every rank"):
+        at.ring_attention(q, q, q, group=ALONE, dropout_p=0.1)
     x = q.double().requires_grad_()
     with pytest.raises(RuntimeError, match="once_differentiable"):
         grad, = torch.autograd.grad(at.ring_attention(x, x, x, group=ALONE).square().sum(), x, create_graph=True)

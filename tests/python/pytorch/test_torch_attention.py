@@ -139,7 +139,7 @@ def test_gradcheck():
 
 def op_inputs(q, k, v, bias=None, mask=None, seed=None, dropout_p=0.0, causal="none"):
     return (q, k, v, None, bias, None, None, mask, None, None, None, seed, None, 0.0, False, causal, None, -1, -1, dropout_p,
-            False, "dot_product")
+            False, 0, 0, 0, 0, 0, "dot_product")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
