@@ -1570,3 +1570,20 @@ class UserAttention:
         """
         The gradients: options of scaled_dot_product_attention_backward(), and captures.
         """
+
+    def ring_attention_backward(self, communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, out: ArrayLike, lse: ArrayLike, grad_out: ArrayLike, **options: Any) -> dict[str, Array]:
+        """
+        The gradients over ranks: options of ring_attention_backward(), and captures.
+        """
+
+    def ring_attention(self, communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, **options: Any) -> Array | Attention:
+        """Over ranks: options of ring_attention(), and captures."""
+
+    def gathered_attention(self, communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, **options: Any) -> Array | Attention:
+        """Over ranks: options of gathered_attention(), and captures."""
+
+    def head_parallel_attention(self, communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, **options: Any) -> Array | Attention:
+        """Over ranks: options of head_parallel_attention(), and captures."""
+
+    def sharded_decode(self, communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike, **options: Any) -> Array | Attention:
+        """Over ranks: options of sharded_decode(), and captures."""

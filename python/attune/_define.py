@@ -2,14 +2,16 @@
 """attune.define(): an attention of your own from Python."""
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attune import _attune
+from attune._attune import Communicator, ParallelPlan
 from attune._results import Array, ArrayLike, Attention
 
 
@@ -32,17 +34,73 @@ class DefinedAttention:
         return [dict(c) for c in self._captures]
 
     def __call__(self, query: ArrayLike, key: ArrayLike, value: ArrayLike, **options: Any) -> Array | Attention:
-        torch = sys.modules.get("torch")
-        if torch is not None and isinstance(query, torch.Tensor):
-            from attune.torch import _defined
-            return _defined.call(self._native, self._captures, query, key, value, options)
-        return self._native.forward(query, key, value, **options)
+        return self._call(self._native.forward, self._native.backward, query, key, value, options)
 
     def backward(self, query: ArrayLike, key: ArrayLike, value: ArrayLike, out: ArrayLike, lse: ArrayLike, grad_out: ArrayLike,
                  **options: Any) -> dict[str, Array]:
         """Gradients of a loss, as attune.scaled_dot_product_attention_backward() gives them; captures with gradients are
         among their names."""
         return self._native.backward(query, key, value, out, lse, grad_out, **options)
+
+    def ring_attention(self, communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike,
+                       **options: Any) -> Array | Attention:
+        """Attention of this rank's queries over the keys of all ranks: attune.context_parallel.ring_attention() of this
+        attention, whose score and mask see the indices of all positions.
+
+        Args:
+            communicator: The group, and this rank in it.
+            plan: Positions of every rank, equal on all ranks.
+            query, key, value: (B, Hq, S, Dk), (B, Hkv, S, Dk), (B, Hkv, S, Dv), S = plan.positions_of(rank).
+            **options: Those of attune.context_parallel.ring_attention(), and captures: of all positions, the same on every
+                rank.
+
+        Returns:
+            out, (B, Hq, S, Dv); or Attention(out, lse, None). Over tensors of torch autograd records the call: backward() is
+            collective, too.
+
+        Raises:
+            ValueError: An argument is wrong, or ranks disagree: on every rank.
+            ConnectionError: A message failed, or did not come in time.
+        """
+        return self._over_ranks("ring_attention", communicator, plan, query, key, value, options)
+
+    def gathered_attention(self, communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike,
+                           value: ArrayLike, **options: Any) -> Array | Attention:
+        """The result of ring_attention() by an all-gather of the keys that this rank's queries may see."""
+        return self._over_ranks("gathered_attention", communicator, plan, query, key, value, options)
+
+    def head_parallel_attention(self, communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike,
+                                value: ArrayLike, **options: Any) -> Array | Attention:
+        """The result of ring_attention() by an all-to-all over heads; the number of ranks divides Hkv."""
+        return self._over_ranks("head_parallel_attention", communicator, plan, query, key, value, options)
+
+    def sharded_decode(self, communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, value: ArrayLike,
+                       **options: Any) -> Array | Attention:
+        """Attention of few queries, the same on every rank, over caches that are spread over the ranks, as
+        attune.context_parallel.sharded_decode(). It has no gradients."""
+        return self._over_ranks("sharded_decode", communicator, plan, query, key, value, options)
+
+    def ring_attention_backward(self, communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike,
+                                value: ArrayLike, out: ArrayLike, lse: ArrayLike, grad_out: ArrayLike,
+                                **options: Any) -> dict[str, Array]:
+        """Gradients of a loss by the inputs of the functions over ranks, as attune.context_parallel.ring_attention_backward()
+        gives them; those of captures are of all ranks together, on each."""
+        return self._native.ring_attention_backward(communicator, plan, query, key, value, out, lse, grad_out, **options)
+
+    def _over_ranks(self, name: str, communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike,
+                    value: ArrayLike, options: dict[str, Any]) -> Array | Attention:
+        forward = functools.partial(getattr(self._native, name), communicator, plan)
+        backward = functools.partial(self._native.ring_attention_backward, communicator, plan)
+        return self._call(forward, None if name == "sharded_decode" else backward, query, key, value, options)
+
+    def _call(self, forward: Callable, backward: Callable | None, query: ArrayLike, key: ArrayLike, value: ArrayLike,
+              options: dict[str, Any]) -> Array | Attention:
+        """A call of the library's functions, recorded by autograd where tensors require gradients."""
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(query, torch.Tensor):
+            from attune.torch import _defined
+            return _defined.call(forward, backward, self._captures, query, key, value, options)
+        return forward(query, key, value, **options)
 
     def __repr__(self) -> str:
         return f"attune.DefinedAttention({', '.join([self.name, *(c['name'] for c in self._captures)])})"

@@ -140,31 +140,6 @@ nb::dict forecast_parallel(ParallelPlan plan, nb::handle scheme, const nb::kwarg
 constexpr char ring_attention_name[] = "ring_attention", gathered_attention_name[] = "gathered_attention",
                head_parallel_attention_name[] = "head_parallel_attention", sharded_decode_name[] = "sharded_decode";
 
-// The figures of a call, a dict that is filled when the call returns.
-struct Report {
-    nb::handle into;
-    attune::ParallelReport figures;
-
-    attune::ParallelReport *wanted() { return given(into) ? &figures : nullptr; }
-    void fill() {
-        if (!given(into)) return;
-        nb::dict d = nb::borrow<nb::dict>(into);
-        d["bytes_sent"] = figures.bytes_sent, d["seconds"] = figures.seconds;
-        d["waiting_seconds"] = figures.waiting_seconds;
-    }
-};
-const Keywords &report_keyword() {
-    static const Keywords *const table = new Keywords{
-        {"report", "dict[str, Any] | None", "None",
-         "Is filled when the call returns: bytes_sent by this rank, seconds, waiting_seconds.",
-         [](Call &, void *into, nb::handle v, const char *name) {
-             if (!PyDict_Check(v.ptr())) refuse(name, "must be a dict");
-             static_cast<Report *>(into)->into = v;
-         }},
-    };
-    return *table;
-}
-
 template<auto function, const char *name>
 nb::object forward(RankCommunicator &communicator, ParallelPlan plan, nb::handle query, nb::handle key, nb::handle value,
                    const nb::kwargs &given_options) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include "ranks.h"
-#include "keywords.h"
 #include <cxxabi.h>
 #include <unistd.h>
 
@@ -146,6 +145,25 @@ int RankCommunicator::abandon(void *request) {
         release(own->send), release(own->receive);
         return 0;
     });
+}
+
+void Report::fill() const {
+    if (!given(into)) return;
+    nb::dict d = nb::borrow<nb::dict>(into);
+    d["bytes_sent"] = figures.bytes_sent, d["seconds"] = figures.seconds;
+    d["waiting_seconds"] = figures.waiting_seconds;
+}
+
+const Keywords &report_keyword() {
+    static const Keywords *const table = new Keywords{
+        {"report", "dict[str, Any] | None", "None",
+         "Is filled when the call returns: bytes_sent by this rank, seconds, waiting_seconds.",
+         [](Call &, void *into, nb::handle v, const char *name) {
+             if (!PyDict_Check(v.ptr())) refuse(name, "must be a dict");
+             static_cast<Report *>(into)->into = v;
+         }},
+    };
+    return *table;
 }
 
 }  // namespace attune_python

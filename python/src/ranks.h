@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Ranks of context parallelism: communicators whose callbacks are functions of Python, and plans of positions.
 #pragma once
-#include "call.h"
+#include "keywords.h"
 #include <attune/context_parallel.h>
 #include <memory>
 
@@ -49,16 +49,31 @@ private:
     bool used_ = false;
 };
 
-// Runs f(Context &, const Communicator &) without Python's lock, and raises the exception of its status.
-template<typename F> void run_on_ranks(Call &call, RankCommunicator &communicator, const F &f) {
+// Runs run(), which makes the communicator's one call at a time; the cause of its failure becomes that of the exception.
+template<typename Run> void use_ranks(RankCommunicator &communicator, const Run &run) {
     RankCommunicator::Use use(communicator);
     try {
-        call.run([&](attune::Context &context) { return f(context, communicator.callbacks()); });
+        run();
     } catch (nb::python_error &error) {
         if (nb::object cause = use.take_cause(); cause.is_valid())
             PyException_SetCause(error.value().ptr(), cause.release().ptr());
         throw;
     }
 }
+
+// Runs f(Context &, const Communicator &) without Python's lock, and raises the exception of its status.
+template<typename F> void run_on_ranks(Call &call, RankCommunicator &communicator, const F &f) {
+    use_ranks(communicator, [&] { call.run([&](attune::Context &context) { return f(context, communicator.callbacks()); }); });
+}
+
+// The figures of a call, a dict that is filled when the call returns.
+struct Report {
+    nb::handle into;
+    attune::ParallelReport figures;
+
+    attune::ParallelReport *wanted() { return given(into) ? &figures : nullptr; }
+    void fill() const;
+};
+const Keywords &report_keyword();
 
 }  // namespace attune_python

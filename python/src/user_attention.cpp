@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Attention of attune.define(): its shared object, and calls of its functions.
 #include "options.h"
+#include "ranks.h"
 #include "user_module.h"
+#include <array>
 #include <dlfcn.h>
 #include <map>
 #include <nanobind/stl/string.h>
@@ -11,17 +13,18 @@ namespace {
 
 using attune::ConstView;
 using attune::Context;
-using attune::SdpaOptions;
+using attune::ParallelPlan;
 using attune::View;
 using attune::detail::CaptureArgument;
 using attune::detail::CaptureRecord;
+using attune::detail::Collective;
 
 // Arguments that a capture cannot be called as.
 bool is_argument(std::string_view name) {
-    for (const char *taken : {"query", "key", "value", "forward", "lse", "grad_out"})
+    for (const char *taken : {"query", "key", "value", "forward", "lse", "grad_out", "communicator", "plan"})
         if (name == taken) return true;
     for (const Keywords *table : {&attention_keywords(), &attention_outputs(), &weights_keywords(), &grad_lse_keyword(),
-                                  &gradients_keyword(), &common_keywords()})
+                                  &gradients_keyword(), &report_keyword(), &common_keywords()})
         for (const Keyword &row : table->rows())
             if (name == row.name) return true;
     return false;
@@ -66,53 +69,127 @@ public:
 
     nb::object forward(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs &given_options) {
         Call call;
-        SdpaOptions options;
-        Wanted wanted;
-        nb::dict of_captures;
-        const nb::kwargs others = divide(given_options, of_captures);
-        read_keywords(call, name().c_str(), others,
-                      {{attention_keywords(), &options}, {attention_outputs(), &wanted}, {weights_keywords(), &options}});
-        const std::vector<CaptureArgument> arguments = read_captures(call, of_captures);
-        const ConstView q = call.input("query", query), k = call.input("key", key), v = call.input("value", value);
-        Outputs made;
-        const View out = call.output_or_new("out", wanted.out, query, q.dtype, out_extents(q, v), made.out, call.layout);
-        made.add(call, wanted, query, q, k, options);
-        run(call,
-            [&](Context &c) { return module_->forward(c, *module_->attention, q, k, v, out, options, arguments, nullptr); });
-        return made.result(wanted);
+        Forward f;
+        read_forward(call, f, name(), query, key, value, given_options, nullptr);
+        run(call, [&](Context &c) {
+            return module_->forward(c, *module_->attention, f.query, f.key, f.value, f.out, f.options.attention, f.captures,
+                                    nullptr);
+        });
+        return f.made.result(f.wanted);
     }
 
     nb::object backward(nb::handle query, nb::handle key, nb::handle value, nb::handle out, nb::handle lse, nb::handle grad_out,
                         const nb::kwargs &given_options) {
         Call call;
-        SdpaOptions options;
-        Wanted wanted;
-        GradLse of_lse;
-        nb::dict of_captures;
-        const nb::kwargs others = divide(given_options, of_captures);
-        read_keywords(call, (name() + ".backward").c_str(), others,
-                      {{attention_keywords(), &options}, {grad_lse_keyword(), &of_lse}, {gradients_keyword(), &wanted}});
-        const std::vector<CaptureArgument> arguments = read_captures(call, of_captures);
-        const ConstView q = call.input("query", query), k = call.input("key", key), v = call.input("value", value);
-        const attune::SdpaForward forward{call.input("out", out), call.input("lse", lse), call.input("grad_out", grad_out),
-                                          of_lse.grad_lse};
-        Gradients gradients(call, wanted.gradients, {"query", "key", "value"});
-        attune::SdpaGradients into;
-        gradients.add("query", query, q, into.query), gradients.add("key", query, k, into.key);
-        gradients.add("value", query, v, into.value);
-        add_score_gradients(gradients, query, options, q, into);
-        std::vector<View> of_each(arguments.size());
-        for (std::size_t n = 0; n < arguments.size(); n++)
-            if (captures()[n].has_gradient)
-                gradients.add(std::string(captures()[n].name).c_str(), query, arguments[n].buffer, of_each[n]);
-        nb::dict result = gradients.finish();
+        Backward b;
+        nb::dict result =
+            read_backward(call, b, name() + ".backward", query, key, value, {out, lse, grad_out}, given_options, nullptr);
         run(call, [&](Context &c) {
-            return module_->backward(c, *module_->attention, q, k, v, forward, into, of_each, options, arguments, nullptr);
+            return module_->backward(c, *module_->attention, b.query, b.key, b.value, b.results, b.into, b.of_captures,
+                                     b.options.attention, b.captures, nullptr);
         });
         return result;
     }
 
+    nb::object over_ranks(Collective function, const char *called, RankCommunicator &communicator, const ParallelPlan &plan,
+                          nb::handle query, nb::handle key, nb::handle value, const nb::kwargs &given_options) {
+        Call call;
+        Forward f;
+        Report report;
+        read_forward(call, f, name() + "." + called, query, key, value, given_options, &report);
+        use_ranks(communicator, [&] {
+            run(call, [&](Context &c) {
+                return module_->forward_over_ranks(c, function, communicator.callbacks(), plan, *module_->attention, f.query,
+                                                   f.key, f.value, f.out, f.options, f.captures);
+            });
+        });
+        report.fill();
+        return f.made.result(f.wanted);
+    }
+
+    nb::object backward_over_ranks(RankCommunicator &communicator, ParallelPlan plan, nb::handle query, nb::handle key,
+                                   nb::handle value, nb::handle out, nb::handle lse, nb::handle grad_out,
+                                   const nb::kwargs &given_options) {
+        Call call;
+        Backward b;
+        Report report;
+        nb::dict result = read_backward(call, b, name() + ".ring_attention_backward", query, key, value, {out, lse, grad_out},
+                                        given_options, &report);
+        use_ranks(communicator, [&] {
+            run(call, [&](Context &c) {
+                return module_->backward_over_ranks(c, communicator.callbacks(), plan, *module_->attention, b.query, b.key,
+                                                    b.value, b.results, b.into, b.of_captures, b.options, b.captures);
+            });
+        });
+        report.fill();
+        return result;
+    }
+
 private:
+    // The arguments that both passes have. Of a call on one machine ParallelOptions holds the options of attention alone.
+    struct Arguments {
+        attune::ParallelOptions options;
+        Wanted wanted;
+        std::vector<CaptureArgument> captures;
+        ConstView query, key, value;
+    };
+    struct Forward : Arguments {
+        View out;
+        Outputs made;
+    };
+    struct Backward : Arguments {
+        attune::SdpaForward results;
+        attune::SdpaGradients into;
+        std::vector<View> of_captures;
+    };
+
+    // `report`: of a call over ranks, else null.
+    void read_forward(Call &call, Forward &f, const std::string &function, nb::handle query, nb::handle key, nb::handle value,
+                      const nb::kwargs &all, Report *report) {
+        nb::dict of_captures;
+        const nb::kwargs others = divide(all, of_captures);
+        const Into attention{attention_keywords(), &f.options.attention}, outputs{attention_outputs(), &f.wanted},
+            weights{weights_keywords(), &f.options.attention};
+        if (report)
+            read_keywords(call, function.c_str(), others, {attention, outputs, weights, {report_keyword(), report}});
+        else
+            read_keywords(call, function.c_str(), others, {attention, outputs, weights});
+        if (report) f.options.report = report->wanted();
+        f.captures = read_captures(call, of_captures);
+        f.query = call.input("query", query), f.key = call.input("key", key), f.value = call.input("value", value);
+        f.out = call.output_or_new("out", f.wanted.out, query, f.query.dtype, out_extents(f.query, f.value), f.made.out,
+                                   call.layout);
+        f.made.add(call, f.wanted, query, f.query, f.key, f.options.attention);
+    }
+
+    // The dict of gradients, which the call fills. `results`: out, lse and grad_out.
+    nb::dict read_backward(Call &call, Backward &b, const std::string &function, nb::handle query, nb::handle key,
+                           nb::handle value, const std::array<nb::handle, 3> &results, const nb::kwargs &all, Report *report) {
+        nb::dict of_captures;
+        const nb::kwargs others = divide(all, of_captures);
+        GradLse of_lse;
+        const Into attention{attention_keywords(), &b.options.attention}, grad_lse{grad_lse_keyword(), &of_lse},
+            wanted{gradients_keyword(), &b.wanted};
+        if (report)
+            read_keywords(call, function.c_str(), others, {attention, grad_lse, wanted, {report_keyword(), report}});
+        else
+            read_keywords(call, function.c_str(), others, {attention, grad_lse, wanted});
+        if (report) b.options.report = report->wanted();
+        b.captures = read_captures(call, of_captures);
+        b.query = call.input("query", query), b.key = call.input("key", key), b.value = call.input("value", value);
+        b.results = {call.input("out", results[0]), call.input("lse", results[1]), call.input("grad_out", results[2]),
+                     of_lse.grad_lse};
+        Gradients gradients(call, b.wanted.gradients, {"query", "key", "value"});
+        gradients.add("query", query, b.query, b.into.query), gradients.add("key", query, b.key, b.into.key);
+        gradients.add("value", query, b.value, b.into.value);
+        add_score_gradients(gradients, query, b.options.attention, b.query, b.into);
+        b.of_captures.resize(b.captures.size());
+        for (std::size_t n = 0; n < b.captures.size(); n++)
+            if (captures()[n].has_gradient)
+                gradients.add(std::string(captures()[n].name).c_str(), query, b.captures[n].buffer, b.of_captures[n]);
+        return gradients.finish();
+    }
+
     attune::detail::ArrayView<const CaptureRecord> captures() const { return module_->attention->captures; }
     std::string name() const { return std::string(module_->attention->name); }
 
@@ -173,12 +250,29 @@ private:
     std::map<std::pair<int, std::size_t>, std::vector<Context *>> free_;
 };
 
+// Adds a method of the call of a function of context_parallel.h.
+template<Collective function> void add_collective(nb::class_<UserAttention> &of, const char *name) {
+    using namespace nb::literals;
+    const std::string signature = std::string("def ") + name +
+                                  "(self, communicator: Communicator, plan: ParallelPlan, query: ArrayLike, key: ArrayLike, "
+                                  "value: ArrayLike, **options: Any) -> Array | Attention";
+    const std::string docstring = std::string("Over ranks: options of ") + name + "(), and captures.";
+    of.def(
+        name,
+        [name](UserAttention &self, RankCommunicator &communicator, const ParallelPlan &plan, nb::handle query, nb::handle key,
+               nb::handle value, const nb::kwargs &options) {
+            return self.over_ranks(function, name, communicator, ParallelPlan(plan), query, key, value, options);
+        },
+        "communicator"_a, "plan"_a, "query"_a.none(), "key"_a.none(), "value"_a.none(), "options"_a, nb::sig(signature.c_str()),
+        docstring.c_str());
+}
+
 }  // namespace
 
 void bind_user_attention(nb::module_ &m) {
     using namespace nb::literals;
-    nb::class_<UserAttention>(m, "UserAttention", "The shared object of an attention; a part of attune.define().")
-        .def(nb::init<const std::string &>(), "file"_a)
+    nb::class_<UserAttention> attention(m, "UserAttention", "The shared object of an attention; a part of attune.define().");
+    attention.def(nb::init<const std::string &>(), "file"_a)
         .def("captures", &UserAttention::describe, nb::sig("def captures(self) -> list[dict[str, Any]]"),
              "Captures: name, rank (0: a number), dtype (None: that of the scores), has_gradient.")
         .def("forward", &UserAttention::forward, "query"_a.none(), "key"_a.none(), "value"_a.none(), "options"_a,
@@ -189,7 +283,17 @@ void bind_user_attention(nb::module_ &m) {
              "lse"_a.none(), "grad_out"_a.none(), "options"_a,
              nb::sig("def backward(self, query: ArrayLike, key: ArrayLike, value: ArrayLike, out: ArrayLike, lse: ArrayLike, "
                      "grad_out: ArrayLike, **options: Any) -> dict[str, Array]"),
-             "The gradients: options of scaled_dot_product_attention_backward(), and captures.");
+             "The gradients: options of scaled_dot_product_attention_backward(), and captures.")
+        .def("ring_attention_backward", &UserAttention::backward_over_ranks, "communicator"_a, "plan"_a, "query"_a.none(),
+             "key"_a.none(), "value"_a.none(), "out"_a.none(), "lse"_a.none(), "grad_out"_a.none(), "options"_a,
+             nb::sig("def ring_attention_backward(self, communicator: Communicator, plan: ParallelPlan, query: ArrayLike, "
+                     "key: ArrayLike, value: ArrayLike, out: ArrayLike, lse: ArrayLike, grad_out: ArrayLike, **options: Any) "
+                     "-> dict[str, Array]"),
+             "The gradients over ranks: options of ring_attention_backward(), and captures.");
+    add_collective<Collective::ring_attention>(attention, "ring_attention");
+    add_collective<Collective::gathered_attention>(attention, "gathered_attention");
+    add_collective<Collective::head_parallel_attention>(attention, "head_parallel_attention");
+    add_collective<Collective::sharded_decode>(attention, "sharded_decode");
 }
 
 }  // namespace attune_python

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """The Python package against the NumPy computations and the error rule of tests/cli."""
+import os
 import pathlib
 import shutil
 import subprocess
 import sys
 
+import attune
 import numpy as np
 import pytest
 
@@ -22,6 +24,24 @@ def mpirun():
         pytest.skip("mpi4py with a library of MPI is not installed")
     version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout
     return ["mpirun", *(["--allow-run-as-root", "--oversubscribe"] if "Open MPI" in version else [])]
+
+
+@pytest.fixture(scope="session")
+def recency_source():
+    """The attention of docs/write-your-own-attention.md."""
+    return pathlib.Path(__file__).resolve().parents[1] / "install" / "author" / "score.h"
+
+
+@pytest.fixture(scope="session")
+def recency(recency_source):
+    """That attention, defined: needs an installed library in ATTUNE_ROOT, and what makes kernels; $XDG_CACHE_HOME keeps what is
+    built."""
+    if not os.environ.get("ATTUNE_ROOT") or not os.environ.get("XDG_CACHE_HOME"):
+        pytest.skip("ATTUNE_ROOT names no library, or XDG_CACHE_HOME no cache")
+    try:
+        return attune.define("recency", recency_source, dtypes=["f32", "f64"])
+    except attune.UnsupportedError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""attune.define(): the attention of docs/write-your-own-attention.md from Python, mistakes, the cache. Needs an installed
-library in ATTUNE_ROOT, and what makes kernels; $XDG_CACHE_HOME keeps what is built."""
+"""attune.define(): the attention of docs/write-your-own-attention.md from Python, mistakes, the cache."""
 import importlib.util
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
@@ -16,19 +14,8 @@ from arrays import normal
 from attune import _build
 from judging import judge, reference_and_plain
 
-RECENCY = pathlib.Path(__file__).resolve().parents[1] / "install" / "author" / "score.h"
-needs_kernels = pytest.mark.skipif(not os.environ.get("ATTUNE_ROOT") or not os.environ.get("XDG_CACHE_HOME"),
-                                   reason="ATTUNE_ROOT names no library, or XDG_CACHE_HOME no cache")
 BODY = 'struct S { attune::Capture slopes{"slopes", 1};\n%s };'
 SCORE = BODY % "Halide::Expr score(Halide::Expr x, attune::Index at) const { return %s; }"
-
-
-@pytest.fixture(scope="module")
-def recency():
-    try:
-        return attune.define("recency", RECENCY, dtypes=["f32", "f64"])
-    except attune.UnsupportedError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture
@@ -42,7 +29,6 @@ def table_of(rate, dtype):
     return -np.exp(rate.astype(dtype))[:, None, None] * np.log(1 + distance)
 
 
-@needs_kernels
 def test_forward(recency, tensors):
     assert [c["name"] for c in recency.captures] == ["rate"] and "rate" in repr(recency)
     q, k, v, rate = (t.astype(np.float32) for t in tensors)
@@ -59,7 +45,6 @@ def test_forward(recency, tensors):
     assert recency(q, k, v, rate=rate, out=out) is out and np.array_equal(out, got.out)
 
 
-@needs_kernels
 def test_gradients(recency, tensors, rng):
     q, k, v, rate = tensors
     forward, grad = recency(q, k, v, rate=rate, lse=True), normal(rng, 2, 4, 5, 6, dtype=np.float64)
@@ -78,7 +63,6 @@ def test_gradients(recency, tensors, rng):
         assert np.max(np.abs(got[name] - difference)) < 1e-6 * np.max(np.abs(difference)), name
 
 
-@needs_kernels
 def test_bad_arguments(recency, tensors):
     q, k, v, rate = tensors
     for given, message in [({}, "^rate: must be given$"), (dict(rate=rate[None]), "^rate: rank must be 1, got 2$"),
@@ -92,21 +76,19 @@ def test_bad_arguments(recency, tensors):
         recency.backward(q, k, v, v, v, v, rate=rate, gradients=["rates"])
 
 
-@needs_kernels
-def test_the_cache(recency, monkeypatch):
+def test_the_cache(recency, recency_source, monkeypatch):
     """The same source is found without a build, in another process too."""
     compiler = shutil.which(os.environ.get("CXX") or "c++")
     monkeypatch.setenv("PATH", "")  # neither CMake nor ninja: nothing is built
     monkeypatch.setenv("CXX", compiler)
-    again = attune.define("recency", RECENCY, dtypes=["f32", "f64"])
+    again = attune.define("recency", recency_source, dtypes=["f32", "f64"])
     assert again.file == recency.file and again.file.is_relative_to(os.environ["XDG_CACHE_HOME"])
     monkeypatch.undo()
-    program = f"import attune; print(attune.define('recency', {str(RECENCY)!r}, dtypes=['f32', 'f64']).file)"
+    program = f"import attune; print(attune.define('recency', {str(recency_source)!r}, dtypes=['f32', 'f64']).file)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(recency.file) and not done.stderr
 
 
-@needs_kernels
 @pytest.mark.parametrize("source, message", [
     (SCORE % "x + slopes(at.h, at.i)", "^capture slopes has rank 1 and is read with 2 indices$"),
     (SCORE % "x + slope(at.h)", r"^broken:2:\d+: error: .*slope"),
@@ -119,7 +101,6 @@ def test_mistakes(recency, source, message):
     assert "\n" not in str(caught.value) and len(caught.value.output) > 100
 
 
-@needs_kernels
 def test_arguments_of_cmake(recency):
     source = SCORE % "x + slopes(at.h)"
     for name, more, message in [("sdpa", {}, r"^attune_add_attention\(sdpa\): the name is taken by an op of the library; "),
@@ -145,7 +126,6 @@ def test_refused_before_anything_is_built(tmp_path, monkeypatch):
         attune.define("x", source)
 
 
-@needs_kernels
 def test_captures_with_names_of_arguments(recency):
     """So named, a capture could not be given."""
     source = SCORE.replace("slopes", "scale") % "x + scale(at.h)"
@@ -174,7 +154,6 @@ def test_files_that_a_source_includes(tmp_path):
     assert [path.name for path in seen] == ["a.h", "b.h"]
 
 
-@needs_kernels
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_autograd(recency, tensors):
     import torch

@@ -16,6 +16,8 @@ extern "C" __attribute__((visibility("default"))) const attune_python::UserModul
         [](const Context &context) -> const std::string & { return context.last_variant(); },
         &detail::run_user_attention,
         &detail::run_user_attention_backward,
+        &detail::run_user_attention_over_ranks,
+        &detail::run_user_attention_backward_over_ranks,
     };
     return &table;
 }

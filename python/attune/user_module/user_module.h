@@ -19,6 +19,8 @@ struct UserModule {
     const std::string &(*last_variant)(const attune::Context &);
     decltype(&attune::detail::run_user_attention) forward;
     decltype(&attune::detail::run_user_attention_backward) backward;
+    decltype(&attune::detail::run_user_attention_over_ranks) forward_over_ranks;
+    decltype(&attune::detail::run_user_attention_backward_over_ranks) backward_over_ranks;
 };
 
 // Differs where a struct that is handed over has another size.
@@ -27,7 +29,8 @@ constexpr std::size_t user_module_sizes() {
     for (const std::size_t size :
          {sizeof(attune::View), sizeof(attune::SdpaOptions), sizeof(attune::SdpaForward), sizeof(attune::SdpaGradients),
           sizeof(attune::detail::CaptureArgument), sizeof(attune::detail::CaptureRecord),
-          sizeof(attune::detail::AttentionRecord), sizeof(attune::ContextOptions), sizeof(attune::Status), sizeof(UserModule)})
+          sizeof(attune::detail::AttentionRecord), sizeof(attune::ContextOptions), sizeof(attune::Status),
+          sizeof(attune::Communicator), sizeof(attune::ParallelPlan), sizeof(attune::ParallelOptions), sizeof(UserModule)})
         sum = sum * 1021 + size;
     return sum;
 }
