@@ -258,3 +258,27 @@ TEMPLATE_TEST_CASE("kv_append: steps are those of transform_rows", "[kv_cache][r
             CHECK(value_cache.gaps_untouched());
         }
 }
+
+TEST_CASE("kv_append: steps of rows that are not stored run no kernel", "[kv_cache][rows]") {
+    attune::Context context;
+    RowsArrays<float> keys({.rows = 4, .head_dim = 24, .norm = true, .pairs = Pairs::halves}),
+        values({.rows = 4, .head_dim = 40, .hadamard = true});
+    for (std::int64_t capacity : {9, 0}) {
+        INFO("capacity " << capacity);
+        Array<float> key_cache({2, 3, capacity, 24}, Layout::dense, poison<float>(2)),
+            value_cache({2, 3, capacity, 40}, Layout::dense, poison<float>(2));
+        const std::vector<std::int32_t> held = {0, 0}, none = {0, 0};
+        attune::KvAppendOptions options{.key_steps = keys.steps(), .rotate_values = true, .positions = keys.positions.view()};
+        if (capacity > 0)
+            options.new_lens = ConstView(none.data(), {2});
+        else
+            options.when_full = attune::CacheWhenFull::slide;
+        const std::vector<float> before = key_cache.values();
+        const auto status =
+            attune::kv_append(context, keys.x.view(), values.x.view(), held, key_cache.view(), value_cache.view(), options);
+        INFO(status.message());
+        REQUIRE(status.ok());
+        CHECK(context.last_variant().empty());
+        CHECK(same_bits(key_cache.values(), before));
+    }
+}

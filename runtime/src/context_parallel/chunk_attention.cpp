@@ -193,7 +193,7 @@ Status ChunkAttention::begin() {
     std::int64_t all = 0;
     for (const std::int64_t n : sizes) all += ceil_div(n, 128) * 128;
     memory_.emplace(*state_of(context_).scratch, static_cast<std::size_t>(all));
-    if (all > 0 && !memory_->data()) return no_memory();
+    if (!memory_->data()) return no_memory();
     auto *memory = static_cast<char *>(memory_->data());
     const auto take = [&](int n) {
         char *begin = memory;

@@ -19,7 +19,7 @@ Status GradientSum::begin(Context::State &context) {
                        wide = ceil_div(slots * elements_ * size_of(sum_type(tensor_.dtype)), 128) * 128,
                        narrow = is_widened(tensor_.dtype) ? elements_ * size_of(tensor_.dtype) : 0;
     memory_.emplace(*context.scratch, static_cast<std::size_t>(wide + narrow));
-    if (!memory_->data() && wide + narrow > 0) return no_memory();
+    if (!memory_->data()) return no_memory();
     narrow_ = dense_view(static_cast<char *>(memory_->data()) + wide, tensor_.dtype, n[0], n[1], rows, n[3]);
     return {};
 }
@@ -81,8 +81,8 @@ Status TableSum::begin(Context::State &context) {
         return unsupported("gradients", "a rank sums more than 2^31 - 1 elements of a table: use larger chunks or more ranks");
     const auto bytes = static_cast<std::size_t>(slots * elements() * size_of(gradient_.dtype));
     memory_.emplace(*context.scratch, bytes);
-    if (!memory_->data() && bytes > 0) return no_memory();
-    if (bytes > 0) std::memset(memory_->data(), 0, bytes);
+    if (!memory_->data()) return no_memory();
+    std::memset(memory_->data(), 0, bytes);
     return {};
 }
 

@@ -15,7 +15,8 @@ public:
     ~Scratch();
     Scratch(const Scratch &) = delete;
 
-    // Aligned to 128 bytes; null if the allocator has no memory even after all kept blocks went back to it. From any thread.
+    // Aligned to 128 bytes; null, for no bytes as for many, if the allocator has no memory even after all kept blocks went back
+    // to it. From any thread.
     void *allocate(std::size_t bytes) noexcept;
     void release(void *) noexcept;
 

@@ -178,7 +178,7 @@ Status append(Context::State &state, const ConstView &cache_lens, const KvAppend
     const View &key_cache = call.key_cache, &value_cache = call.value_cache;
     if (Status s = check(cache_lens, options, call); !s.ok()) return s;
     // Nothing may fail once rows move.
-    const bool any = call.bytes > 0 && elements_of(key) > 0;
+    const bool any = call.bytes > 0;
     const bool key_steps = any && call.key_steps.any(), value_steps = any && call.value_steps.any();
     Choice choice{nullptr, "copies rows"};
     std::optional<StepTables> of_keys, of_values;

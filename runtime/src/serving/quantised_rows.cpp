@@ -135,7 +135,7 @@ Status run_quantised(Context &caller, const SdpaCall &c, const Op &op, Attention
     const std::int64_t rows = p.query_heads * p.queries, of_query = converts_query ? rows * p.head_dim : 0,
                        of_out = converts_out ? rows * p.value_dim : 0;
     const ScratchBlock block(*context.scratch, static_cast<std::size_t>(of_query + of_out) * sizeof(float));
-    if (of_query + of_out > 0 && !block.data()) return no_memory();
+    if (!block.data()) return no_memory();
     auto *memory = static_cast<float *>(block.data());
     const auto dense = [&](float *data, std::int64_t channels) {
         return View(data, {1, p.query_heads, p.queries, channels}, {rows * channels, p.queries * channels, channels, 1});
