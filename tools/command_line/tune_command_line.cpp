@@ -193,7 +193,8 @@ void add_tune_command(CLI::App &app) {
             ->check(positive());
     command->add_option("--shapes", given->shapes,
                         "CSV of shapes, such as ATTUNE_RECORD_SHAPES=FILE records [some of each class]");
-    command->add_option("--variant", given->variant, "Only variants whose names match this glob");
+    command->add_option("--variant", given->variant,
+                        "Only variants whose names match this glob; those that dispatch chooses for no shape are forced");
     command->add_option("--out", given->out, "Folder for <op>/<target>.json [of a build tree: its schedules/<op>/tuned]");
     command->add_option("--records", given->records,
                         "Files of measurements; the first is appended to [records.jsonl in the cache folder]");

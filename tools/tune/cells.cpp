@@ -28,6 +28,30 @@ nlohmann::json read_targets(const std::string &schedules) {
     return json["targets"];
 }
 
+// Adds a shape to the cell of a variant.
+void add_shape(std::vector<Cell> &cells, const VariantInfo &variant, const WeightedShape &shape, const Subject &subject) {
+    auto cell = std::find_if(cells.begin(), cells.end(), [&](const Cell &c) { return c.variant == variant.name; });
+    if (cell == cells.end()) {
+        cell = cells.insert(cells.end(), cell_of(variant));
+        cell->like = subject.like, cell->user = subject.user;
+    }
+    cell->shapes.push_back(shape);
+}
+
+// Cells of the variants among `all` that match the glob, with every shape that they can run.
+std::vector<Cell> forced_cells(const Subject &subject, const std::string &variant_glob, const std::vector<VariantInfo> &all,
+                               Context &context) {
+    std::vector<Cell> cells;
+    for (const VariantInfo &v : all) {
+        const std::string name(v.name);
+        if (v.op != subject.op || v.parameters.empty() || fnmatch(variant_glob.c_str(), name.c_str(), 0) != 0) continue;
+        for (const WeightedShape &one : subject.shapes)
+            if (one.shape.takes(v, all) && make_case(subject.op, one.shape, subject.user)->call(context, name).ok())
+                add_shape(cells, v, one, subject);
+    }
+    return cells;
+}
+
 }  // namespace
 
 std::vector<Cell> cells_of(Subject &subject, const std::string &variant_glob, Context &context) {
@@ -53,13 +77,9 @@ std::vector<Cell> cells_of(Subject &subject, const std::string &variant_glob, Co
             subject.left_out.push_back(label + ": " + name + " has no parameters");
             continue;
         }
-        auto cell = std::find_if(cells.begin(), cells.end(), [&](const Cell &c) { return c.variant == name; });
-        if (cell == cells.end()) {
-            cell = cells.insert(cells.end(), cell_of(*variant));
-            cell->like = subject.like, cell->user = subject.user;
-        }
-        cell->shapes.push_back(one);
+        add_shape(cells, *variant, one, subject);
     }
+    if (cells.empty() && variant_glob != "*") cells = forced_cells(subject, variant_glob, all, context);
     if (!cells.empty()) return cells;
     throw program::InputError(op, subject.left_out.empty() ? "no shape of " + subject.file + " is run by a variant of " + op +
                                                                  " that matches " + variant_glob

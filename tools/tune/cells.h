@@ -12,8 +12,9 @@
 namespace attune::tune {
 
 // Cells of the shapes: shapes that dispatch gives to the same variant are one cell. Shapes of other ops, and variants that do
-// not match the glob, are left out; left_out names shapes that cannot be run. Each shape is run once to see. Throws InputError
-// if no cell remains.
+// not match the glob, are left out; left_out names shapes that cannot be run. Where dispatch gives no shape to a variant that
+// matches, variants that match get all shapes that they can run: one with bad parameters is never dispatched, and would stay as
+// it is. Each shape is run once to see. Throws InputError if no cell remains.
 std::vector<Cell> cells_of(Subject &, const std::string &variant_glob, Context &);
 
 // Parameters of the cell in the files of the target or of its fallbacks, from the first file that has them; otherwise those of
