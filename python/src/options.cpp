@@ -284,7 +284,7 @@ Gradients::Gradients(Call &call, nb::handle wanted, std::initializer_list<const 
     }
     if (PyUnicode_Check(wanted.ptr())) refuse("gradients", "must be a list of names or a mapping, not one text");
     if (nb::hasattr(wanted, "keys")) {
-        wanted_ = nb::steal(PyObject_CallOneArg(reinterpret_cast<PyObject *>(&PyDict_Type), wanted.ptr()));
+        wanted_ = nb::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject *>(&PyDict_Type), wanted.ptr(), nullptr));
         if (!wanted_.is_valid()) throw nb::python_error();
         asked_ = nb::len(wanted_);
         return;
