@@ -20,10 +20,16 @@ void schedule_queries(SdpaInt8Stages &stages, int lanes) {
     in_lanes.compute_at(magnitude, s.r).vectorize(lane).update().vectorize(lane);
 }
 
-// Scales are gathered once for all rows.
+// Scales are gathered once for all rows, beside the products that use them: gathered for a whole KV block, they would wait for
+// memory all at once.
 void schedule_scales(const DecodeBlock &c, const SdpaInt8Stages::Integers &n) {
-    for (Func f : {n.key_scale, n.value_scale})
-        f.compute_at(c.level()).bound(c.s.k, 0, c.parameters.kv_block).vectorize(c.s.k, c.lanes).store_in(MemoryType::Stack);
+    Func key_scale = n.key_scale, value_scale = n.value_scale;
+    const Var k = c.s.k;
+    key_scale.compute_at(c.p.score, ko).bound_extent(k, c.parameters.key_tile).vectorize(k).store_in(MemoryType::Stack);
+    value_scale.compute_at(c.p.pv, n.subblock)
+        .bound_extent(k, c.parameters.kv_subblock)
+        .vectorize(k, c.lanes)
+        .store_in(MemoryType::Stack);
 }
 
 // The integer weights of a subblock.
