@@ -245,6 +245,36 @@ TEST_CASE("context parallel: ranks of one position, with masks", "[context_paral
     check_case<float>(c, {2, 3});
 }
 
+TEST_CASE("context parallel: a mask and a bias of any rank", "[context_parallel]") {
+    const ParallelCase c{.positions = 40};
+    const ParallelArrays<float> a(c);
+    attune::ParallelPlan plan;
+    REQUIRE(plan_of(c, 1, plan).ok());
+    attune::Context context({.threads = 1});
+    const auto out_by = [&](Index rows, int rank) {
+        const auto last_extents = [&](const ConstView &of_rank_2) {
+            const Index extents[] = {1, 1, rows, 40};
+            ConstView v = of_rank_2;
+            v.rank = rank;
+            for (int n = 0; n < rank; n++) v.extent[n] = extents[n + 4 - rank], v.stride[n] = n == rank - 1 ? 1 : 40;
+            return v;
+        };
+        attune::ParallelOptions options;
+        options.attention.mask = last_extents(mask_view(a.mask.data(), rows, 40));
+        options.attention.bias = last_extents(ConstView(a.bias.data(), {rows, 40}));
+        std::vector<float> out(4 * 40 * 64, 77);
+        const auto status =
+            attune::ring_attention(context, {}, plan, ConstView(a.query, {1, 4, 40, 64}), ConstView(a.key, {1, 2, 40, 64}),
+                                   ConstView(a.value, {1, 2, 40, 64}), View(out, {1, 4, 40, 64}), options);
+        INFO("rows " << rows << " rank " << rank << ": " << status.message());
+        CHECK(status.ok());
+        return out;
+    };
+    for (const Index rows : {1, 40})
+        for (const int rank : {1, 3, 4})
+            if (rank > 1 || rows == 1) CHECK(out_by(rows, rank) == out_by(rows, 2));
+}
+
 TEST_CASE("context parallel: random cases of dropout with packed documents", "[context_parallel][dropout]") {
     const unsigned first = first_seed();
     INFO("seeds from " << first);
