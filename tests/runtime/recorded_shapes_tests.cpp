@@ -4,6 +4,7 @@
 #include "tests/support/environment.h"
 #include "tests/support/refusals.h"
 #include "tests/support/sdpa_case.h"
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -149,15 +150,24 @@ TEST_CASE("recorded shapes: ops other than attention, and those within others", 
                                                {z.data(), {2, 3, 5}})
                         .ok());
           }) == Lines{"recorded,additive,f32,2,1,1,3,7,8,5,0,-1,-1,,"});
-    const auto layer = recorded([&](attune::Context &context) {
-        const ConstView weight(w.data(), {8, 8});
-        const attune::MultiHeadWeights weights{.query = weight, .key = weight, .value = weight, .out = weight};
-        CHECK(attune::multi_head_attention(context, {x.data(), {2, 3, 8}}, {y.data(), {2, 7, 8}}, {y.data(), {2, 7, 8}},
-                                           weights, {z.data(), {2, 3, 8}}, {.heads = 2})
-                  .ok());
-    });
-    CHECK(layer == Lines{"recorded,linear,f32,1,1,1,14,1,8,8,0,-1,-1,,", "recorded,linear,f32,1,1,1,6,1,8,8,0,-1,-1,,",
-                         "recorded,multi_head,f32,2,2,2,3,7,4,4,0,-1,-1,,", "recorded,sdpa,f32,2,2,2,3,7,4,4,0,-1,-1,,"});
+    const auto layer = [&](const attune::MultiHeadOptions &options) {
+        return recorded([&](attune::Context &context) {
+            const ConstView weight(w.data(), {8, 8});
+            const attune::MultiHeadWeights weights{.query = weight, .key = weight, .value = weight, .out = weight};
+            CHECK(attune::multi_head_attention(context, {x.data(), {2, 3, 8}}, {y.data(), {2, 7, 8}}, {y.data(), {2, 7, 8}},
+                                               weights, {z.data(), {2, 3, 8}}, options)
+                      .ok());
+        });
+    };
+    CHECK(layer({.heads = 2}) ==
+          Lines{"recorded,linear,f32,1,1,1,14,1,8,8,0,-1,-1,,", "recorded,linear,f32,1,1,1,6,1,8,8,0,-1,-1,,",
+                "recorded,multi_head,f32,2,2,2,3,7,4,4,0,-1,-1,,", "recorded,sdpa,f32,2,2,2,3,7,4,4,0,-1,-1,,"});
+    for (const attune::Window window : {attune::Window{0, -1}, attune::Window{-1, 0}}) {
+        attune::MultiHeadOptions options{.heads = 2};
+        options.attention.window = window;
+        const Lines lines = layer(options);
+        CHECK(std::count(lines.begin(), lines.end(), "nearest,multi_head,f32,2,2,2,3,7,4,4,0,-1,-1,,") == 1);
+    }
 }
 
 TEST_CASE("recorded shapes: packed batches", "[runtime]") {
