@@ -84,6 +84,18 @@ TEST_CASE("weight sums: a bias of the distance, and queries that see no key", "[
     }
 }
 
+TEST_CASE("weight sums: strides of extents of one do not matter", "[paged][weight_sums]") {
+    attune::Context context;
+    PagedArrays<float> all({.queries = {1}, .rows = {1}});
+    std::vector<float> sums(4, 9);
+    attune::PagedOptions options;
+    options.weight_sums = attune::View(sums, {1, 4, 1}, {-5, 1, 7});
+    const attune::Status status = all.run(context, options);
+    INFO(status.message());
+    REQUIRE(status.ok());
+    CHECK(sums == std::vector<float>(4, 1));
+}
+
 TEST_CASE("weight sums: trees of guesses", "[paged][weight_sums]") {
     attune::Context two({.threads = 2});
     constexpr std::int64_t side = 7;

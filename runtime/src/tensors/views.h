@@ -39,7 +39,8 @@ template<typename F> void each_view(MaskedSoftmaxOptions &o, const F &f) { f(o.v
 template<typename F> void each_view(RowSteps &s, const F &f) { f(s.norm_weight), f(s.rope.cos), f(s.rope.sin); }
 template<typename V, typename F> void each_view(BasicPages<V> &p, const F &f) { f(p.rows), f(p.scale), f(p.minimum); }
 template<typename F> void each_view(PagedOptions &o, const F &f) {
-    f(o.distance_bias), f(o.alibi_slopes), f(o.tree_mask), f(o.positions), f(o.sinks), f(o.indptr), f(o.lse);
+    f(o.distance_bias), f(o.alibi_slopes), f(o.tree_mask), f(o.positions), f(o.sinks), f(o.indptr);
+    f(o.lse), f(o.weight_sums);
     f(o.prefix.block_table), f(o.prefix.lens), f(o.prefix.of);
 }
 template<typename F> void each_view(AppendOptions &o, const F &f) { f(o.positions), each_view(o.key_steps, f); }
