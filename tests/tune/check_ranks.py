@@ -95,8 +95,9 @@ def killed_builder(folder):
 
 def killed_leader(folder):
     ranks = [start(folder, rank) for rank in range(3)]
+    beats = [f"{folder}/records.jsonl.ranks/beats/{rank}" for rank in (1, 2)]  # written by a rank that has seen rank 0
     until = time.monotonic() + 120
-    while not os.path.exists(folder + "/records.jsonl.ranks/beats/2") and time.monotonic() < until:
+    while not all(map(os.path.exists, beats)) and time.monotonic() < until:
         time.sleep(0.01)
     os.killpg(ranks[0].pid, signal.SIGKILL)
     ranks[0].communicate()
