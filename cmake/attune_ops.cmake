@@ -31,12 +31,11 @@ set(attune_part_attention_generator generators/attention/equations/masked.cpp ge
   generators/attention/forward/builder_merge.cpp)
 set(attune_part_sdpa_generator generators/attention/forward/blocked_stages.cpp
   generators/attention/forward/bf16_dot_stages.cpp generators/attention/forward/amx_stages.cpp
-  generators/attention/forward/int8_stages.cpp
-  generators/attention/forward/weights_stages.cpp generators/programs/sdpa_forms.cpp generators/programs/sdpa_generator.cpp
+  generators/attention/forward/int8_stages.cpp generators/attention/forward/weights_stages.cpp
+  generators/programs/sdpa_forms.cpp generators/programs/sdpa_generator.cpp
   schedules/sdpa/root.cpp schedules/sdpa/scores.cpp schedules/sdpa/tiles.cpp schedules/sdpa/prefill.cpp
-  schedules/sdpa/bf16_dot.cpp schedules/sdpa/amx.cpp schedules/sdpa/decode.cpp schedules/sdpa/decode_values.cpp
-  schedules/sdpa/decode_int8.cpp
-  schedules/sdpa/split.cpp schedules/sdpa/weights.cpp
+  schedules/sdpa/bf16_dot.cpp schedules/sdpa/amx.cpp schedules/sdpa/decode.cpp schedules/sdpa/decode_parts.cpp
+  schedules/sdpa/decode_values.cpp schedules/sdpa/decode_int8.cpp schedules/sdpa/split.cpp schedules/sdpa/weights.cpp
   schedules/sdpa/autoscheduled.cpp)
 set(attune_part_sdpa_backward_generator generators/programs/sdpa_backward_forms.cpp
   generators/programs/sdpa_backward_generator.cpp

@@ -12,6 +12,12 @@ inline Halide::Expr sign_bit(const Halide::Type &type) {
     return Halide::Internal::make_const(Halide::UInt(type.bits()), uint64_t(1) << (type.bits() - 1));
 }
 
+// The bits of the magnitude of a number, as a signed integer: magnitudes are ordered as these are, NaN above infinity.
+inline Halide::Expr magnitude_bits(const Halide::Expr &x) {
+    const Halide::Type bits = Halide::Int(x.type().bits());
+    return Halide::reinterpret(bits, x) & bits.max();
+}
+
 // Whether a number is finite, by its bits: Halide has no test for bf16, and for f32 code generation may assume that it is.
 inline Halide::Expr is_finite_float(const Halide::Expr &x) {
     const Halide::Expr infinity = Halide::cast<uint32_t>(0x7f800000);

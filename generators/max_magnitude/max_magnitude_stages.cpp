@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "generators/max_magnitude/max_magnitude_stages.h"
+#include "generators/math/bits.h"
 
 namespace attune {
 using namespace Halide;
 
 MaxMagnitudeStages max_magnitude_stages(const MaxMagnitudeInputs &in, int block, int rows_per_tile) {
     MaxMagnitudeStages m;
-    // Bits without the sign are ordered as the magnitudes, NaN above infinity.
     const Type type = in.x.type(), bits = Int(type.bits());
-    const Expr magnitude_bits = bits.max(), zero = Internal::make_const(bits, 0);
+    const Expr zero = Internal::make_const(bits, 0);
     const Var e = m.e, t = m.t, b = m.b;
     const Expr tiles = (in.rows + rows_per_tile - 1) / rows_per_tile;  // of a head
     RDom all(0, (in.channels + block - 1) / block, 0, rows_per_tile, "all");
@@ -19,7 +19,7 @@ MaxMagnitudeStages max_magnitude_stages(const MaxMagnitudeInputs &in, int block,
     const Expr h = t / tiles % in.heads, entry = t / (tiles * in.heads);
     m.tile_max = Func("tile_max");
     m.tile_max(e, t) = zero;
-    m.tile_max(e, t) = max(m.tile_max(e, t), reinterpret(bits, in.x(d, s, h, entry)) & magnitude_bits);
+    m.tile_max(e, t) = max(m.tile_max(e, t), magnitude_bits(in.x(d, s, h, entry)));
     m.place_max = Func("place_max");
     m.place_max(e, t) = m.tile_max(e, t);
 

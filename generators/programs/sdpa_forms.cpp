@@ -134,8 +134,8 @@ SdpaForm decode_form(const SdpaKernel &kernel, const SdpaParameters &n, const Ta
     const ScheduleHints hints = hints_for_decode(parameters, kernel, target);
     SdpaNumerics numerics = split_numerics_of(kernel, n, target);
     numerics.channel_group = decode_channel_group(target, kernel.accumulator, kernel.head_dim);
-    const auto schedule = [=](SdpaStages &s, SdpaBf16DotStages *dots, const Func &out, const SdpaTensors &of, Passes &passes) {
-        schedule_decode(s, out, passes, parameters, target, {of.key, of.value, of.row_shift, of.value_dim}, dots);
+    const auto schedule = [=](auto &stages, const Func &out, const SdpaTensors &of, Passes &passes) {
+        schedule_decode(stages, out, passes, parameters, target, {of.key, of.value, of.row_shift, of.value_dim});
     };
     if (decode_takes_int8(kernel))
         return form_of<SdpaInt8Stages>(
@@ -144,24 +144,15 @@ SdpaForm decode_form(const SdpaKernel &kernel, const SdpaParameters &n, const Ta
                                                 const Score &score) {
                 return sdpa_int8_split_stages(in, numerics, hints, score, digits);
             },
-            [=](SdpaInt8Stages &stages, const Func &out, const SdpaTensors &of, Passes &passes) {
-                schedule_decode(stages.s, out, passes, parameters, target, {of.key, of.value, of.row_shift, of.value_dim},
-                                nullptr, &stages);
-            });
-    if (!decode_takes_bf16_dots(kernel, target))
-        return form_of<SdpaStages>(numerics, hints, sdpa_split_stages,
-                                   [=](SdpaStages &s, const Func &out, const SdpaTensors &of, Passes &passes) {
-                                       schedule(s, nullptr, out, of, passes);
-                                   });
+            schedule);
+    if (!decode_takes_bf16_dots(kernel, target)) return form_of<SdpaStages>(numerics, hints, sdpa_split_stages, schedule);
     return form_of<SdpaBf16DotStages>(
         numerics, hints,
         [round = rounding_to_bf16(target)](const SdpaInputs &in, const SdpaNumerics &numerics, const ScheduleHints &hints,
                                            const Score &score) {
             return sdpa_bf16_dot_split_stages(in, numerics, hints, score, round);
         },
-        [=](SdpaBf16DotStages &stages, const Func &out, const SdpaTensors &of, Passes &passes) {
-            schedule(stages.s, &stages, out, of, passes);
-        });
+        schedule);
 }
 
 SdpaForm split_form(const SdpaKernel &kernel, const SdpaParameters &n, const Target &target) {

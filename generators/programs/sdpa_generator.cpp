@@ -189,13 +189,10 @@ private:
         attune::SdpaInputs in;
         in.query = query, in.key = key;
         if (value) in.value = *value;
+        if (row_shift) in.key = rows_of("key_row", key, of_keys), in.value = rows_of("value_row", *value, of_values);
         if (attune::decode_takes_int8(kernel())) {
-            in.key = attune::placed_rows("key_row", key, *row_shift, key.dim(1).extent());
-            in.value = attune::placed_rows("value_row", *value, *row_shift, value->dim(1).extent());
             in.key_scale = scales_of("key_row_scale", key, of_keys);
             in.value_scale = scales_of("value_row_scale", *value, of_values);
-        } else if (row_shift) {
-            in.key = rows_of("key_row", key, of_keys), in.value = rows_of("value_row", *value, of_values);
         }
         in.band_begin = band_begin, in.band_end = band_end, in.offset = offset, in.lengths = lengths;
         in.shortest = shortest, in.longest = longest;
@@ -216,6 +213,7 @@ private:
     template<typename Tensor> Func rows_of(const std::string &name, Tensor &tensor, const Scales &s) {
         const Func shift = *row_shift;
         const Expr rows = tensor.dim(1).extent();
+        if (attune::decode_takes_int8(kernel())) return attune::placed_rows(name, tensor, shift, rows);
         switch (cache) {
         case Cache::int8: return attune::int8_rows(name, tensor, {*s.scale_f32, *s.scale_f16, *s.is_f16}, shift, rows);
         case Cache::int4: return attune::int4_rows(name, tensor, {*s.scale_f16, *s.minimum, *s.blocks}, shift, rows);

@@ -15,9 +15,8 @@ void schedule_queries(SdpaInt8Stages &stages, int lanes) {
     const Var e = stages.e;
     s.query_t.bound(e, 0, stages.digits.terms).reorder_storage(e, s.d, s.r, s.t, s.h, s.b).reorder(e, s.d).vectorize(e);
     Func magnitude = stages.query_magnitude;
-    Func in_lanes = magnitude.update().split(stages.query_channel, mo, mi, lanes).rfactor(mi, lane);
+    reduced_in_lanes(magnitude, stages.query_channel, s.r, lanes);
     magnitude.compute_root().update().atomic().vectorize(mi);
-    in_lanes.compute_at(magnitude, s.r).vectorize(lane).update().vectorize(lane);
 }
 
 // Scales are gathered once for all rows, beside the products that use them: gathered for a whole KV block, they would wait for
@@ -38,10 +37,9 @@ void schedule_weights(const DecodeBlock &c, const SdpaInt8Stages &stages, const 
     const Var r = s.r, k = s.k, z = stages.z;
     const LoopLevel subblock(c.p.pv, n.subblock);
     Func magnitude = n.weight_magnitude, weight = n.weight;
-    Func in_lanes = magnitude.update().split(n.key_of_magnitude, mo, mi, c.lanes).rfactor(mi, lane);
+    reduced_in_lanes(magnitude, n.key_of_magnitude, r, c.lanes);
     magnitude.compute_at(subblock).bound(r, 0, c.parameters.row_tile).bound_extent(z, 1).store_in(MemoryType::Stack);
     magnitude.update().atomic().vectorize(mi);
-    in_lanes.compute_at(magnitude, r).vectorize(lane).update().vectorize(lane);
     weight.compute_at(subblock)
         .bound(r, 0, c.product_rows)
         .bound(k, 0, c.parameters.kv_subblock)
@@ -102,18 +100,20 @@ IntegerDigits digits_of_target(const Target &target) {
     return target.has_feature(Target::ARMDotProd) ? fours_of_int8 : pairs_of_int16;
 }
 
-void schedule_decode_int8(SdpaInt8Stages &stages, const DecodeParameters &parameters, Passes &passes, const DecodeInputs &in,
-                          int lanes) {
+void schedule_decode(SdpaInt8Stages &stages, Func out, Passes &passes, const DecodeParameters &parameters, const Target &target,
+                     const DecodeInputs &in) {
     SdpaStages &s = stages.s;
     require(parameters.value_rows == 0, "value_rows is not for rows of int8");
     require_multiple("value_block", parameters.value_block, "the terms of a sum", stages.digits.terms);
     require_multiple("the keys of a run", keys_of_run, "value_block", parameters.value_block);
+    const int product_rows = parameters.row_tile * stages.digits.digits,
+              lanes = begin_decode(s, out, parameters, target, in, product_rows);
     schedule_queries(stages, lanes);
     for (int stage = 0; stage < 2; stage++) {
         const SdpaInt8Stages::Integers &n = stage == 0 ? stages.full : stages.partial;
         schedule_kv_block_tasks(s, stage, stage == 0 ? s.full_block : s.partial_block, lanes).unroll(s.d);
         DecodeBlock c = begin_kv_block(s, stage, parameters, passes, in, lanes);
-        c.product_rows = parameters.row_tile * stages.digits.digits;
+        c.product_rows = product_rows;
         schedule_scales(c, n);
         schedule_qk_of_one_size(c, n.qk).update().reorder(n.channel, lane).atomic().vectorize(n.channel);
         schedule_decode_softmax(c);

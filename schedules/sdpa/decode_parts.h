@@ -47,14 +47,22 @@ struct DecodeBlock {
     }
 };
 
+// Checks of the parameters, the packed partials of a KV block with their merge, and queries; product_rows: their rows. Returns
+// the lanes.
+int begin_decode(SdpaStages &, Halide::Func out, const DecodeParameters &, const Halide::Target &, const DecodeInputs &,
+                 int product_rows);
 // The tasks of update `stage`: full KV blocks, or partial ones.
 Halide::Stage schedule_kv_block_tasks(const SdpaStages &, int stage, const Halide::RVar &kv_block, int lanes);
 // Stages that full and partial KV blocks have in common: tasks, scores without the products, and dropout.
 DecodeBlock begin_kv_block(SdpaStages &, int stage, const DecodeParameters &, Passes &, const DecodeInputs &, int lanes);
+// Products as lanes of partial sums over the channels, `lane_qk`, added up across lanes at the end by the loop `across` of the
+// score: two vectors give one of sums of neighbours, until each sum is one lane. Returns the sums of a tile of keys.
+Halide::Func schedule_lane_qk(const DecodeBlock &, Halide::Func qk, Halide::Func lane_qk, const Halide::RVar &of_lane,
+                              const Halide::RVar &across);
 // Keys one after another, so that K is read in memory order; the sums of a key are in registers. Returns the lanes of sums.
 Halide::Func schedule_qk_of_one_size(const DecodeBlock &, Halide::Func qk);
-// A reduction over the keys of a row, in vectors of `width` lanes, which are returned.
-Halide::Func reduced_in_lanes(const DecodeBlock &, Halide::Func, const KeyLoop &, int width);
+// A reduction of each row along a loop, in vectors of `width` lanes, which are returned.
+Halide::Func reduced_in_lanes(Halide::Func, const Halide::RVar &along, const Halide::Var &row, int width);
 // Softmax: lanes are keys.
 void schedule_decode_softmax(const DecodeBlock &);
 // Constant sizes: no allocation in a task that may be short. `elements`: of a weight.
@@ -62,9 +70,6 @@ void bound_decode_block(const DecodeBlock &, int elements = 1);
 // Small stages of constant size on the stack. For any head size Halide does not see that KV blocks have one size; and it frees
 // other stages on the stack as if they were on the heap where a later allocation fails (Halide 21).
 void keep_small_on_stack(const DecodeBlock &);
-
-// Products of integers, for one head size.
-void schedule_decode_int8(SdpaInt8Stages &, const DecodeParameters &, Passes &, const DecodeInputs &, int lanes);
 
 // Weighted values of a KV block: the first register tile of channels streams a block of V in, the others find it in L1. For one
 // head size, for any, and as bf16 dot products.

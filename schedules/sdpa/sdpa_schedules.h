@@ -77,14 +77,18 @@ struct DecodeParameters {
     int value_rows;     // rows accumulated together, divides row_tile; 0: row_tile
     int prefetch_keys;  // distance, in keys, of prefetch (prefetch.h), a multiple of key_tile and value_block; 0: none
 };
-// One task is one KV block of one key head. Lanes are channels in both products. For at most a few rows. `dots`, `integers`:
-// the stages with bf16 dot products, or with products of integers, that contain SdpaStages, if these are used.
+// One task is one KV block of one key head. Lanes are channels in both products. For at most a few rows: by products of
+// numbers, by bf16 dot products, by products of integers.
 struct DecodeInputs {
     Halide::ImageParam key, value, row_shift;
     Halide::Expr value_dim;
 };
 void schedule_decode(SdpaStages &, Halide::Func out, Passes &, const DecodeParameters &, const Halide::Target &,
-                     const DecodeInputs &, SdpaBf16DotStages *dots = nullptr, SdpaInt8Stages *integers = nullptr);
+                     const DecodeInputs &);
+void schedule_decode(SdpaBf16DotStages &, Halide::Func out, Passes &, const DecodeParameters &, const Halide::Target &,
+                     const DecodeInputs &);
+void schedule_decode(SdpaInt8Stages &, Halide::Func out, Passes &, const DecodeParameters &, const Halide::Target &,
+                     const DecodeInputs &);
 
 ScheduleHints hints_for_decode(const DecodeParameters &, const SdpaKernel &, const Halide::Target &);
 // Decode uses bf16 dot products wherever the target gains: where few rows share a key, widening keys is most of the work.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "generators/attention/forward/int8_stages.h"
+#include "generators/math/bits.h"
 #include "generators/math/nearest.h"
 
 namespace attune {
@@ -9,9 +10,6 @@ namespace {
 
 // 127 + 256 * 127: the largest integer of two digits.
 constexpr float largest_integer = 32639;
-
-// Magnitudes are compared by their bits: in this order NaN is the largest.
-Expr magnitude_bits(const Expr &x) { return reinterpret<uint32_t>(x) & 0x7fffffff; }
 
 // The integer nearest to an f32 within int16, ties to even: the lower bits of the sum that nearest() makes. A NaN or an Inf
 // gives some integer, where a conversion would be undefined.
@@ -59,7 +57,7 @@ void round_queries(SdpaInt8Stages &stages, Builder &build) {
     RDom channels(0, build.in.head_dim, "query_channel");
     stages.query_channel = channels.x;
     stages.query_magnitude = Func("query_magnitude");
-    stages.query_magnitude(r, t, h, b) = cast<uint32_t>(0);
+    stages.query_magnitude(r, t, h, b) = int32_t(0);
     stages.query_magnitude(r, t, h, b) = max(stages.query_magnitude(r, t, h, b), magnitude_bits(channel(r, channels.x)));
     s.query_t = Func("query_t");
     const Expr row = r / digits.digits, x = channel(row, d * digits.terms + stages.e);
@@ -67,8 +65,8 @@ void round_queries(SdpaInt8Stages &stages, Builder &build) {
 }
 
 // Scores of the keys of a KV block, from products of integers.
-KvBlockStages int8_scores(SdpaInt8Stages &stages, SdpaInt8Stages::Integers &n, const Builder &build, const std::string &suffix,
-                          bool masked) {
+KvBlockStages int8_scores(const SdpaInt8Stages &stages, SdpaInt8Stages::Integers &n, const Builder &build,
+                          const std::string &suffix, bool masked) {
     const SdpaInputs &in = build.in;
     const SdpaStages &s = build.s;
     const Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
@@ -95,7 +93,7 @@ KvBlockStages int8_scores(SdpaInt8Stages &stages, SdpaInt8Stages::Integers &n, c
 }
 
 // Weights times scales of values, in units of their subblock. The scale of a masked key may be NaN: it is replaced.
-void round_weights(SdpaInt8Stages &stages, SdpaInt8Stages::Integers &n, const KvBlockStages &p, const Builder &build,
+void round_weights(const SdpaInt8Stages &stages, SdpaInt8Stages::Integers &n, const KvBlockStages &p, const Builder &build,
                    const std::string &suffix) {
     const SdpaStages &s = build.s;
     const Var r = s.r, k = s.k, z = stages.z, c = s.c, t = s.t, h = s.h, b = s.b;
@@ -107,7 +105,7 @@ void round_weights(SdpaInt8Stages &stages, SdpaInt8Stages::Integers &n, const Kv
     RDom key(0, width, "magnitude_key" + suffix);
     n.key_of_magnitude = key.x;
     n.weight_magnitude = Func("weight_magnitude" + suffix);
-    n.weight_magnitude(r, z, c, t, h, b) = cast<uint32_t>(0);
+    n.weight_magnitude(r, z, c, t, h, b) = int32_t(0);
     n.weight_magnitude(r, z, c, t, h, b) =
         max(n.weight_magnitude(r, z, c, t, h, b), magnitude_bits(scaled(r, z * width + key)));
     n.weight = Func("integer_weight" + suffix);
@@ -117,7 +115,7 @@ void round_weights(SdpaInt8Stages &stages, SdpaInt8Stages::Integers &n, const Kv
         digit_of(digits, in_units(scaled(row, z * width + k), n.weight_magnitude(row, z, c, t, h, b)), r % digits.digits);
 }
 
-KvBlockStages int8_block_stages(SdpaInt8Stages &stages, SdpaInt8Stages::Integers &n, const Builder &build,
+KvBlockStages int8_block_stages(const SdpaInt8Stages &stages, SdpaInt8Stages::Integers &n, const Builder &build,
                                 const std::string &suffix, bool masked) {
     const SdpaStages &s = build.s;
     const Var r = s.r, d = s.d, z = stages.z, c = s.c, t = s.t, h = s.h, b = s.b;
