@@ -39,9 +39,9 @@ struct PagedOptions {
     View lse = {};             // output, (Hq, Tq): f64 for f64, else f32
     // Output, f64 for f64, else f32: (B, Hq, Sk) or (B, Hkv, Sk), last stride 1. Entry j of a row is the sum of the weights of
     // key j over the sequence's queries (and, of Hkv, over the query heads that share the key head); keys of its prefix come
-    // first. Engines choose by such sums which rows a cache drops (H2O, Zhang et al., 2023; SnapKV, Li et al., 2024). Sk is at
-    // least the most rows of a sequence, its prefix included; 0 behind its rows. Weights are computed a second time, in f32
-    // from rows of 16 bits, and added query by query, for each query head by head.
+    // first. Such sums are the scores of cache eviction (H2O, Zhang et al., 2023; SnapKV, Li et al., 2024). Sk is at least the
+    // largest number of rows of a sequence, its prefix included; entries behind a sequence's rows are 0. Weights are computed a
+    // second time, in f32 from rows of 16 bits, and added query by query, for each query head by head.
     View weight_sums = {};
     bool invariant = false;  // as SdpaOptions::invariant: the same bits for a prompt at once, in chunks and row by row
     std::string_view variant = {};

@@ -45,13 +45,12 @@ Status copy_rows(Context::State &context, const SdpaCall &c, const ConstView &ro
     return run_tasks(context, c.sizes.key_heads * tasks_of_head, threads, copy);
 }
 
-// Copies the keys, or the values, of all heads of `part` to `memory`, as numbers, and makes `rows` those.
+// Copies `rows`, the keys or the values of all heads of `part`, to `memory` as numbers, and points `rows` to the copy.
 Status move_rows(Context::State &context, char *memory, const SdpaCall &part, ConstView &rows, RowScales &scales,
                  std::int64_t channels) {
     const SdpaProblem &p = part.sizes;
-    const ConstView dense = typed_view(memory, p.dtype, {1, p.key_heads, p.keys, channels},
-                                       {p.key_heads * p.keys * channels, p.keys * channels, channels, 1});
-    const Status s = is_quantised(rows) ? part.dequantise(context, rows, scales, part.row_shift, writable(dense))
+    const View dense = dense_view(memory, p.dtype, 1, p.key_heads, p.keys, channels);
+    const Status s = is_quantised(rows) ? part.dequantise(context, rows, scales, part.row_shift, dense)
                                         : copy_rows(context, part, rows, memory);
     rows = dense, scales = {};
     return s;

@@ -14,17 +14,11 @@ namespace attune {
 namespace {
 
 // Slices along the first dimension: (B, H, S, D) to (heads, S, D), (B, Hkv, S, D) to (S, D); rank 3 likewise.
-template<typename Data> BasicView<Data> drop_first(BasicView<Data> v, std::int64_t index) {
-    BasicView<Data> w = part_of(v, 0, index, 1);
-    for (int n = 1; n < v.rank; n++) w.extent[n - 1] = w.extent[n], w.stride[n - 1] = w.stride[n];
-    w.rank = v.rank - 1;
-    return w;
-}
 template<typename Data> BasicView<Data> heads_of(const BasicView<Data> &v, const TileTask &t, std::int64_t group) {
-    return part_of(drop_first(v, t.entry), 0, t.key_head * group + t.first_head, t.heads);
+    return part_of(entry_of(v, t.entry), 0, t.key_head * group + t.first_head, t.heads);
 }
 template<typename Data> BasicView<Data> key_head_of(const BasicView<Data> &v, const TileTask &t) {
-    return drop_first(drop_first(v, t.entry), t.key_head);
+    return entry_of(entry_of(v, t.entry), t.key_head);
 }
 
 // Scratch for the gradient of key or value where only another gradient is wanted; and for that of the weights of additive
@@ -60,8 +54,8 @@ Status run_tiles_of(Context::State &context, const BackwardShared &s, const Vari
     const ConstView no_rows = typed_view(&nothing, s.rows.lse.dtype, {t.heads, 0}, {0, 1});
     HalideBuffer query(heads_of(c.query, t, group)), grad_out(heads_of(s.grad_out, t, group)), key(key_head_of(c.key, t)),
         value(key_head_of(c.value, t)), row_lse(t.checks_captures ? no_rows : ConstView(heads_of(s.rows.lse, t, group))),
-        row_delta(heads_of(s.rows.delta, t, group)), lengths(drop_first(s.lengths, t.entry)),
-        shortest(drop_first(s.bounds.shortest, t.entry)), longest(drop_first(s.bounds.longest, t.entry)),
+        row_delta(heads_of(s.rows.delta, t, group)), lengths(entry_of(s.lengths, t.entry)),
+        shortest(entry_of(s.bounds.shortest, t.entry)), longest(entry_of(s.bounds.longest, t.entry)),
         bias(table(s.bias, p.dtype)), slopes_buffer(slopes), mask(table(s.mask, DType::boolean));
     auto of_entry = [&](const std::vector<std::int32_t> &x) {
         return x[x.size() == 1 ? 0 : static_cast<std::size_t>(t.entry)];

@@ -23,12 +23,6 @@ Status choose_sum(Context::State &, DType type, Choice &choice) {
 
 }  // namespace
 
-View dense_view(void *memory, DType type, std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t d) {
-    View v(static_cast<float *>(memory), {b, h, s, d});
-    v.dtype = type;
-    return v;
-}
-
 std::size_t ChunkMessage::bytes(std::int64_t chunk) const {
     std::size_t all = 0;
     for (const ConstView &v : tensors_) all += bytes_of(v, geometry_.count(chunk));

@@ -27,8 +27,6 @@ private:
     const std::vector<ConstView> tensors_;
 };
 
-// A dense view of rank 4.
-View dense_view(void *memory, DType, std::int64_t, std::int64_t, std::int64_t, std::int64_t);
 // (B, H, S) as (B, H, S, 1), and back.
 template<typename Data> BasicView<Data> with_column(BasicView<Data> v) {
     v.rank = 4, v.extent[3] = 1, v.stride[3] = 1;

@@ -95,11 +95,11 @@ Status attend_chunk(Context &context, const PagedDecode &c, const Geometry &geom
     }
     fill_zeros(out), fill_lse(lse, {});
     // (1, Hq, B, Dv) as (B, Hq, Dv), and (1, Hq, B) as (Hq, B).
-    View rows = out, sums = lse;
-    rows.rank = 3, sums.rank = 2;
+    View rows = out;
+    const View sums = entry_of(lse, 0);
+    rows.rank = 3;
     const int order[] = {2, 1, 3};
     for (int n = 0; n < 3; n++) rows.extent[n] = out.extent[order[n]], rows.stride[n] = out.stride[order[n]];
-    for (int n = 0; n < 2; n++) sums.extent[n] = lse.extent[n + 1], sums.stride[n] = lse.stride[n + 1];
     const ConstView table = part_of(c.block_table, 1, geometry.row(chunk) / page, ceil_div(count, page));
     for (std::int64_t b = 0; b < batch;) {
         if (lens[static_cast<std::size_t>(b)] == 0) {

@@ -97,10 +97,7 @@ Status run_kernels(Context &context, const PagedOptions &o, const WeightSumKerne
     const Status values =
         s.op_of_rows ? run_quantised(context, call, *s.op_of_rows, s.choice) : run_attention(context, call, s.choice);
     if (!values.ok() || !o.weight_sums.given() || call.sizes.query_heads == 0) return values;
-    View sums = part_of(o.weight_sums, 2, 0, s.keys);
-    sums.data = part_of(sums, 0, s.number, 1).data, sums.rank = 2;
-    for (int n = 0; n < 2; n++) sums.extent[n] = sums.extent[n + 1], sums.stride[n] = sums.stride[n + 1];
-    return add_weight_sums(state_of(context), call, of_sums, sums);
+    return add_weight_sums(state_of(context), call, of_sums, part_of(entry_of(o.weight_sums, s.number), 1, 0, s.keys));
 }
 
 Status run_sequence(Context &context, const PagedCall &p, const PagedOptions &o, const WeightSumKernels &of_sums, Sequence &s,

@@ -12,16 +12,13 @@ namespace {
 constexpr float no_factor = 1;
 constexpr std::int64_t elements_per_thread = 1 << 17;  // that a core makes numbers of in about the time in which another wakes
 
-// Views of rank 4 as (row, head) or (g, row, head).
-ConstView without_batch(const ConstView &v) {
-    ConstView w = part_of(v, 0, 0, 1);
-    w.rank = 3;
-    for (int n = 0; n < 3; n++) w.extent[n] = v.extent[n + 1], w.stride[n] = v.stride[n + 1];
-    return w;
+// Threads that are worth waking to make the numbers of `out`.
+int threads_for(const Context::State &context, const View &out) {
+    return static_cast<int>(std::clamp<std::int64_t>(elements_of(out) / elements_per_thread, 1, context.threads));
 }
 
 HalideBuffer scales_of(const ConstView &v, DType type, const ConstView &rows) {
-    return HalideBuffer(without_batch(scales_of_type(v, type, rows)));
+    return HalideBuffer(entry_of(scales_of_type(v, type, rows), 0));
 }
 
 HalideBuffer factors_of(const ConstView &static_scale, std::int64_t heads, std::int64_t channels) {
@@ -64,12 +61,12 @@ Status dequantise_rows(Context::State &context, const ConstView &rows, const Row
     if (Status s = choose_rows(context, ops::dequantise_rows, out.dtype, choice); !s.ok()) return s;
     const bool int8 = rows.dtype == DType::i8;
     const std::int64_t channels = out.extent[3];
-    ConstView bytes_of_rows = without_batch(rows), shift = row_shift;
+    ConstView bytes_of_rows = entry_of(rows, 0), shift = row_shift;
     bytes_of_rows.dtype = DType::u8;
     shift.rank = 1, shift.extent[0] = row_shift.extent[1], shift.stride[0] = row_shift.stride[1];
     HalideBuffer bytes(bytes_of_rows), scale_f32(scales_of(scales.scale, DType::f32, rows)),
         scale_f16(scales_of(scales.scale, DType::f16, rows)), minimum(scales_of(scales.minimum, DType::f16, rows)),
-        static_scale(factors_of(scales.static_scale, rows.extent[1], channels)), shifts(shift), to(without_batch(out));
+        static_scale(factors_of(scales.static_scale, rows.extent[1], channels)), shifts(shift), to(entry_of(out, 0));
     const DequantiseRowsArguments arguments{.bytes = bytes.get(),
                                             .scale_f32 = scale_f32.get(),
                                             .scale_f16 = scale_f16.get(),
@@ -82,9 +79,7 @@ Status dequantise_rows(Context::State &context, const ConstView &rows, const Row
                                             .groups_of_int4 = static_cast<std::int32_t>(int8 ? 0 : channels / scales.group),
                                             .channels_of_group = static_cast<std::int32_t>(int8 ? 2 : scales.group),
                                             .out = to.get()};
-    const std::int64_t worth = elements_of(out) / elements_per_thread;
-    return call_kernel(context, choice.variant->kernel, arguments,
-                       static_cast<int>(std::clamp<std::int64_t>(worth, 1, context.threads)));
+    return call_kernel(context, choice.variant->kernel, arguments, threads_for(context, out));
 }
 
 Status widen_rows(Context::State &context, const ConstView &rows, const View &out) {
@@ -96,9 +91,7 @@ Status widen_rows(Context::State &context, const ConstView &rows, const View &ou
         return convert_rows(context, ops::queries_to_kernel, rows.dtype, part_of(part_of(rows, 1, head, 1), 2, first, of_task),
                             {}, false, part_of(part_of(out, 1, head, 1), 2, first, of_task), 1);
     };
-    const std::int64_t worth = elements_of(out) / elements_per_thread;
-    return run_tasks(context, rows.extent[1] * tasks_of_head,
-                     static_cast<int>(std::clamp<std::int64_t>(worth, 1, context.threads)), widen);
+    return run_tasks(context, rows.extent[1] * tasks_of_head, threads_for(context, out), widen);
 }
 
 const Op &op_of_type(DType type) { return type == DType::i8 ? ops::sdpa_int8 : ops::sdpa_int4; }
@@ -117,8 +110,8 @@ SdpaProblem problem_of_quantised(const SdpaCall &c, const Op &op, std::string_vi
     SdpaProblem p = c.sizes;
     // The conversion of queries and output takes part in scales of the caller's own.
     const bool converts = c.key_scales.static_scale.given() || c.value_scales.static_scale.given();
-    const VariantRecord *named = find_variant(forced);
-    if (converts || (named && named->dtype == DType::f32) || !has_variant(op, p)) p.dtype = DType::f32;
+    const bool f32_forced = !forced.empty() && find_variant(forced)->dtype == DType::f32;
+    if (converts || f32_forced || !has_variant(op, p)) p.dtype = DType::f32;
     return p;
 }
 

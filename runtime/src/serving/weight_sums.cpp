@@ -25,12 +25,6 @@ std::int64_t sequence_beyond(const PagedOptions &o, const PagedCall &p, std::int
     return -1;
 }
 
-// Dense numbers (1, H, S, D) in scratch.
-View dense_rows(char *memory, DType type, std::int64_t heads, std::int64_t rows, std::int64_t channels) {
-    return writable(
-        typed_view(memory, type, {1, heads, rows, channels}, {heads * rows * channels, rows * channels, channels, 1}));
-}
-
 // The sums of one sequence: its key heads and queries in parts that bound the scratch. Parts follow from the sequence's own
 // sizes, and no sum depends on them.
 class SequenceSums {
@@ -89,7 +83,7 @@ Status SequenceSums::widen_bias() {
     const char *strips = static_cast<const char *>(bias.data) - before * size_of(bias.dtype);
     const ConstView given = typed_view(strips, bias.dtype, {1, 1, heads, length}, {0, 0, length, 1});
     auto *memory = static_cast<char *>(bias_->data());
-    if (Status s = widen_rows(context_, given, dense_rows(memory, type_, 1, heads, length)); !s.ok()) return s;
+    if (Status s = widen_rows(context_, given, dense_view(memory, type_, 1, 1, heads, length)); !s.ok()) return s;
     call_.bias.data = memory + before * size_of(type_), call_.bias.dtype = type_;
     return {};
 }
@@ -103,7 +97,7 @@ Status SequenceSums::add_heads(SdpaCall part, const View &sums) {
     const ScratchBlock block(*context_.scratch, static_cast<std::size_t>(keys + together * query));
     if (!block.data()) return no_memory();
     auto *memory = static_cast<char *>(block.data());
-    const View wide = dense_rows(memory, type_, p.key_heads, p.keys, p.head_dim);
+    const View wide = dense_view(memory, type_, 1, p.key_heads, p.keys, p.head_dim);
     if (is_quantised(part.key)) part.sizes.dtype = type_;
     const bool copies = part.sizes.dtype != type_;
     if (Status s = gather_keys(context_, copies ? memory + elements_of(wide) * size_of(type_) : memory, part); !s.ok())
@@ -119,10 +113,10 @@ Status SequenceSums::add_heads(SdpaCall part, const View &sums) {
 
 Status SequenceSums::add_queries(SdpaCall part, char *memory, const View &sums) {
     const SdpaProblem &p = part.sizes;
-    part.weights = dense_rows(memory, type_, p.query_heads, p.queries, p.keys);
+    part.weights = dense_view(memory, type_, 1, p.query_heads, p.queries, p.keys);
     if (widens_) {
         const View query =
-            dense_rows(memory + elements_of(part.weights) * size_of(type_), type_, p.query_heads, p.queries, p.head_dim);
+            dense_view(memory + elements_of(part.weights) * size_of(type_), type_, 1, p.query_heads, p.queries, p.head_dim);
         if (Status s = widen_rows(context_, part.query, query); !s.ok()) return s;
         part.query = query;
     }

@@ -5,8 +5,7 @@
 
 namespace attune {
 
-// Checks the output, which is given, of a call whose other arguments have been checked. `others` are those that it must not
-// overlap.
+// Checks the output weight_sums of a call that gives it, after all other arguments. `others`: tensors that it must not overlap.
 Status check_weight_sums(const PagedOptions &, std::span<const NamedView> others, const PagedCall &);
 
 // The kernels of the weights and of their sums.

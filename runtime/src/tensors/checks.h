@@ -87,6 +87,19 @@ template<typename Data> BasicView<Data> part_of(BasicView<Data> v, int n, std::i
     v.extent[n] = count;
     return v;
 }
+// Entry n of the first dimension, without that dimension.
+template<typename Data> BasicView<Data> entry_of(const BasicView<Data> &v, std::int64_t n) {
+    BasicView<Data> w = part_of(v, 0, n, 1);
+    w.rank = v.rank - 1;
+    for (int d = 0; d < w.rank; d++) w.extent[d] = v.extent[d + 1], w.stride[d] = v.stride[d + 1];
+    return w;
+}
+// A dense view of rank 4.
+inline View dense_view(void *memory, DType type, std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t d) {
+    View v(static_cast<float *>(memory), {b, h, s, d});
+    v.dtype = type;
+    return v;
+}
 
 // Checks int32 (B) or (B, rows), whatever the elements; `as2` is the same memory as (B, rows).
 Status check_row_ints(std::string_view name, const ConstView &, std::string_view other, std::int64_t batch, std::int64_t rows,
