@@ -151,6 +151,12 @@ Expr add_whole_depth_blocks(LinearSums &s, Bf16DotLineStages::WholeDepthBlocks &
     return end * whole.depth_blocks;
 }
 
+// A pair of a whole group. Without a promise about its place: Halide drops promises after it has looked for ramps, and would
+// gather the elements of neighbouring pairs one by one. The promise about the group bounds it.
+PairTerm in_whole_group(const PairSums &s, const LinearShape &shape, const Expr &element, const Expr &group) {
+    return {element, group, group * shape.accumulators + s.u};
+}
+
 // Adds a pair to partial, from the elements of its weights.
 void add_bf16_dot(Bf16DotRowStages &s, const LinearInputs &in, const LinearShape &shape, const PairTerm &term,
                   const Expr &weight) {
@@ -161,12 +167,12 @@ void add_bf16_dot(Bf16DotRowStages &s, const LinearInputs &in, const LinearShape
 // The groups of pairs of a depth block, without the first in_lines if that is given, as these are summed already.
 void add_bf16_dot_groups(Bf16DotRowStages &s, const LinearInputs &in, const LinearShape &shape, const PairGroups &of,
                          const Expr &in_lines = {}) {
-    auto add_of = [&](const PairGroup &group) {
-        return [&](const PairTerm &term) {
-            add_bf16_dot(s, in, shape, term, group.panel(term.element, s.u, s.n, term.group * shape.accumulators, s.h, s.b));
-        };
+    auto add_of = [&](const PairGroup &group, const PairTerm &term) {
+        add_bf16_dot(s, in, shape, term, group.panel(term.element, s.u, s.n, term.group * shape.accumulators, s.h, s.b));
     };
-    add_pairs(s, of, add_of(s.group), add_of(s.rest), in_lines);
+    add_pairs(
+        s, of, [&](const PairTerm &term) { add_of(s.group, in_whole_group(s, shape, term.element, term.group)); },
+        [&](const PairTerm &term) { add_of(s.rest, term); }, in_lines);
 }
 
 void define_groups(Bf16DotRowStages &s, const LinearInputs &in, const PairGroups &of) {
@@ -258,7 +264,8 @@ Bf16DotLineStages linear_bf16_dot_line_stages(const LinearInputs &in, const Line
     r.where(line < lines);
     s.lines.pair = r.x, s.lines.group = r.y, s.lines.line = r.z;
     const Expr at = unsafe_promise_clamped(line, 0, max(lines - 1, 0)), group = at * groups_of_line + r.y;
-    add_bf16_dot(s, in, shape, {r.x, group, of.pair_of(group)}, s.lines.panel(r.x, s.u, s.n, r.y, at * shape.block, s.h, s.b));
+    add_bf16_dot(s, in, shape, in_whole_group(s, shape, r.x, group),
+                 s.lines.panel(r.x, s.u, s.n, r.y, at * shape.block, s.h, s.b));
     add_bf16_dot_groups(s, in, shape, of, min(of.groups, max(lines * groups_of_line - of.first, 0)));
 
     start_product(s, in, shape);
