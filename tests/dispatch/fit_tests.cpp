@@ -111,12 +111,16 @@ TEST_CASE("costs file: written and read again, as CMake reads it", "[dispatch]")
         CostsFile costs(file, "sdpa", "zen5");
         costs.set_provenance({{"hardware", "a CPU"}, {"command", "attune tune --dispatch"}});
         costs.set("f32/64/prefill/long/plain", {{1234.5678F, 0, 1.5e-7F, 0, 0.25F, 0, 0}, 0.031, 40, "b:1", 12.345, 81.2});
-        costs.set("f32/64/decode/rows1/plain", {{1, 2, 3, 4, 5, 6, 0}, 0.1, 9, "b:1", 1, 0});
+        costs.set("f32/64/decode/rows1/plain", {{1, 2, 3, 4, 5, 6, 0}, 0.1, 9, "b:1", 1, 0, "0123456789abcdef"});
         costs.write();
     }
     CostsFile again(file, "sdpa", "zen5");
     CHECK(again.has("f32/64/prefill/long/plain"));
     CHECK_FALSE(again.has("f32/64/prefill/short/plain"));
+    CHECK(again.is_of_others("f32/64/decode/rows1/plain", "fedcba9876543210"));
+    CHECK_FALSE(again.is_of_others("f32/64/decode/rows1/plain", "0123456789abcdef"));
+    CHECK_FALSE(again.is_of_others("f32/64/prefill/long/plain", "fedcba9876543210"));  // a record that does not say
+    CHECK_FALSE(again.is_of_others("f32/64/prefill/short/plain", "fedcba9876543210"));
     const auto json = nlohmann::json::parse(again.text());
     CHECK(json["costs"]["f32/64/prefill/long/plain"]["cost"] == nlohmann::json({1235.0, 0.0, 1.5e-7, 0.0, 0.25, 0.0, 0.0}));
     CHECK(json["costs"]["f32/64/prefill/long/plain"]["percent_of_peak"] == 81.2);

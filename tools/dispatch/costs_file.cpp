@@ -46,6 +46,12 @@ std::string CostsFile::key_of(const VariantInfo &v) {
 
 bool CostsFile::has(const std::string &key) const { return json_["costs"].contains(key); }
 
+bool CostsFile::is_of_others(const std::string &key, const std::string &parameters) const {
+    if (!has(key)) return false;
+    const Json &record = json_["costs"][key];
+    return record.is_object() && record.contains("parameters") && record["parameters"] != parameters;
+}
+
 void CostsFile::set(const std::string &key, const CostRecord &r) {
     Json cost = Json::array();
     for (const float c : r.cost) cost.push_back(program::rounded(c, 4));
@@ -54,6 +60,7 @@ void CostsFile::set(const std::string &key, const CostRecord &r) {
                            {"shapes", r.shapes},
                            {"shape", r.shape},
                            {"us", program::rounded(r.us, 4)}};
+    if (!r.parameters.empty()) json_["costs"][key]["parameters"] = r.parameters;
     if (r.percent_of_peak > 0) json_["costs"][key]["percent_of_peak"] = program::rounded(r.percent_of_peak, 3);
 }
 

@@ -15,6 +15,7 @@ struct CostRecord {
     std::size_t shapes = 0;  // to which it was fitted
     std::string shape;       // one that the variant computes quickest, its time there and the share of the peak
     double us = 0, percent_of_peak = 0;
+    std::string parameters = "";  // hash of the variant's parameters then
 };
 
 class CostsFile {
@@ -26,6 +27,8 @@ public:
     // "f32/64/prefill/long/plain": type, head size, schedule, class and kind, as CMake knows a variant.
     static std::string key_of(const VariantInfo &);
     bool has(const std::string &key) const;
+    // Whether a record is of a variant with other parameters; false where it does not say.
+    bool is_of_others(const std::string &key, const std::string &parameters) const;
     void set(const std::string &key, const CostRecord &);
     void set_provenance(const nlohmann::ordered_json &);
     void write() const;  // beside the file, and renamed

@@ -157,17 +157,25 @@ private:
                                : program::formatted("%.3f", q.median) + " / " + program::formatted("%.3f", q.ninth_decile) +
                                      " / " + program::formatted("%.2f", q.worst);
         };
-        const bool better = is_better(regrets), complete = all_measured(fits);
         std::string what = "kept: no better by more than 1 %";
-        if (better || !complete) what = a_.dry ? "not written" : write(op, measured, fits);
+        if (is_better(regrets) || !all_measured(fits)) what = a_.dry ? "not written" : write(op, measured, fits);
         return "| " + op + " | " + std::to_string(measured.size()) + " | " + std::to_string(fits.size()) + " | " +
                words(regrets.fitted) + " | " + words(regrets.now) + " | " + what + " |\n";
     }
 
-    // Whether the linked library has measured coefficients of every variant already.
-    bool all_measured(const Fits &fits) const {
-        return std::all_of(fits.begin(), fits.end(), [](const auto &f) { return info_of(f.first).cost_measured; });
+    // Whether the linked library has measured coefficients of every variant already, with the parameters that it has now.
+    bool all_measured(const Fits &fits) {
+        return std::all_of(fits.begin(), fits.end(), [&](const auto &f) {
+            const VariantInfo &v = info_of(f.first);
+            const CostsFile linked(file_of(generators_.schedules(), v), std::string(v.op), std::string(v.target));
+            return v.cost_measured && !linked.is_of_others(CostsFile::key_of(v), hash_of(v));
+        });
     }
+
+    static std::string file_of(const std::string &folder, const VariantInfo &v) {
+        return folder + "/" + std::string(v.op) + "/costs/" + std::string(v.target) + ".json";
+    }
+    static std::string hash_of(const VariantInfo &v) { return tune::hex(tune::hash_of(std::string(v.parameters))); }
 
     std::string write(const std::string &op, const std::vector<Measured> &measured, const Fits &fits) {
         std::map<std::pair<std::string, std::string>, CostsFile> files;  // additive has variants of two ops
@@ -176,11 +184,9 @@ private:
             const std::pair<std::string, std::string> at{v.op, v.target};
             auto file = files.find(at);
             if (file == files.end()) {
-                const std::string folder = a_.out ? *a_.out : generators_.schedules();
                 if (!a_.out) generators_.parameters_file(op, at.second);  // refuses where this user must not write
-                file =
-                    files.emplace(at, CostsFile(folder + "/" + at.first + "/costs/" + at.second + ".json", at.first, at.second))
-                        .first;
+                const std::string name = file_of(a_.out ? *a_.out : generators_.schedules(), v);
+                file = files.emplace(at, CostsFile(name, at.first, at.second)).first;
                 file->second.set_provenance({{"hardware", tune::hardware()},
                                              {"date", tune::today()},
                                              {"threads", 1},
@@ -196,7 +202,7 @@ private:
 
     // With the shape at which the variant comes nearest to the quickest one; of equals the one with most work.
     CostRecord record_of(const std::string &variant, const Fit &f, const std::vector<Measured> &measured) {
-        CostRecord r{f.cost, f.error, 0, "", 0, 0};
+        CostRecord r{f.cost, f.error, 0, "", 0, 0, hash_of(info_of(variant))};
         double best = -1;
         for (const Measured &m : measured) {
             const auto at = m.times.seconds.find(variant);
