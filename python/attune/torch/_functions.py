@@ -24,6 +24,11 @@ def _pages(name, pages):
     return (*pages, None, None)[:3]
 
 
+def _refuse_gradients(name, tensors):
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        raise NotImplementedError(f"attune.torch: {name} has no gradients; call it within torch.no_grad()")
+
+
 def _seed(dropout_p, seed):
     if dropout_p <= 0:
         return None
@@ -75,7 +80,7 @@ def variable_length_attention(query, key, value, cu_seqlens_q, cu_seqlens_k, *, 
 
 
 def paged_attention(query, key_pages, value_pages, cu_seqlens_q, block_table, lens, *, scale=None, softcap=0.0, alibi=False,
-                    causal=True, window=None, invariant=False, return_lse=False, **tensors):
+                    causal=True, window=None, weight_sums=None, invariant=False, return_lse=False, **tensors):
     """attune.paged_attention: attention over caches in pages of a pool. It has no gradients.
 
     Args:
@@ -84,16 +89,22 @@ def paged_attention(query, key_pages, value_pages, cu_seqlens_q, block_table, le
         cu_seqlens_q, block_table, lens: int32 (B + 1), (B, N), (B), or lists.
         scale, softcap, alibi, causal, window, invariant, and the tensors distance_bias, alibi_slopes, tree_mask, positions,
             sinks, prefix_block_table, prefix_lens, prefix_of, indptr: as in attune.paged_attention.
+        weight_sums: a tensor that is written, (B, Hq, Sk) or (B, Hkv, Sk): the sums of weights by key.
         return_lse: also return lse, (Hq, Tq).
     """
     refuse_transforms()
     if unknown := set(tensors) - set(ops.PAGED_TENSORS):
         raise TypeError(f"paged_attention() got an unexpected keyword argument {min(unknown)!r}")
     left, right = (-1, -1) if window is None else window
-    out, lse = ops.paged(query, *_pages("key_pages", key_pages), *_pages("value_pages", value_pages),
-                         *map(_lengths, (cu_seqlens_q, block_table, lens)),
-                         *(_lengths(tensors.get(name)) for name in ops.PAGED_TENSORS), scale, softcap, alibi, causal, left,
-                         right, invariant)
+    inputs = (query, *_pages("key_pages", key_pages), *_pages("value_pages", value_pages),
+              *map(_lengths, (cu_seqlens_q, block_table, lens)),
+              *(_lengths(tensors.get(name)) for name in ops.PAGED_TENSORS), scale, softcap, alibi, causal, left, right,
+              invariant)
+    if weight_sums is None:
+        out, lse = ops.paged(*inputs)
+    else:
+        _refuse_gradients("paged_attention with weight_sums", (*filter(torch.is_tensor, inputs), weight_sums))
+        out, lse = ops.paged_with_sums(*inputs, weight_sums)
     return (out, lse) if return_lse else out
 
 
@@ -138,8 +149,7 @@ def transform_rows(x, positions=None, *, norm_weight=None, norm_eps=1e-6, rope_c
 
 
 def _without_autograd(function, tensors, **options):
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        raise NotImplementedError(f"attune.torch: {function.__name__} has no gradients; call it within torch.no_grad()")
+    _refuse_gradients(function.__name__, tensors)
     return function(**options, detached=True)
 
 

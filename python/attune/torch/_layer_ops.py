@@ -142,12 +142,13 @@ PAGED_TENSORS = ("distance_bias", "alibi_slopes", "tree_mask", "positions", "sin
 
 
 def _paged(query, key_pages, key_scale, key_minimum, value_pages, value_scale, value_minimum, cu_seqlens_q, block_table, lens,
-           *rest):
+           *rest, weight_sums=None):
     options = dict(zip(PAGED_TENSORS, rest))
     scale, softcap, alibi, causal, left, right, invariant = rest[len(PAGED_TENSORS):]
     found = _attune.paged_attention(query, (key_pages, key_scale, key_minimum), (value_pages, value_scale, value_minimum),
                                     cu_seqlens_q, block_table, lens, scale=scale, softcap=softcap, alibi=alibi, causal=causal,
-                                    window=(left, right), invariant=invariant, lse=True, detached=True, **options)
+                                    window=(left, right), invariant=invariant, weight_sums=weight_sums, lse=True,
+                                    detached=True, **options)
     return found.out, found.lse
 
 
@@ -157,13 +158,16 @@ def _paged_fake(query, key_pages, key_scale, key_minimum, value_pages, *rest):
     return query.new_empty((tokens, heads, width)), query.new_empty((heads, tokens), dtype=wide(query.dtype))
 
 
-paged = define(
-    "paged_attention",
-    "(Tensor query, Tensor key_pages, Tensor? key_scale, Tensor? key_minimum, Tensor value_pages, Tensor? value_scale, "
+_PAGED_SCHEMA = (
+    "Tensor query, Tensor key_pages, Tensor? key_scale, Tensor? key_minimum, Tensor value_pages, Tensor? value_scale, "
     "Tensor? value_minimum, Tensor cu_seqlens_q, Tensor block_table, Tensor lens, " +
     "".join(f"Tensor? {name}, " for name in PAGED_TENSORS) +
-    "float? scale, float softcap, bool alibi, bool causal, int left, int right, bool invariant) -> (Tensor, Tensor)",
-    _paged, _paged_fake, _no_setup, no_gradient="no gradients of attention over pages")
+    "float? scale, float softcap, bool alibi, bool causal, int left, int right, bool invariant")
+paged = define("paged_attention", f"({_PAGED_SCHEMA}) -> (Tensor, Tensor)", _paged, _paged_fake, _no_setup,
+               no_gradient="no gradients of attention over pages")
+# An op of its own, because torch.library gives no autograd to ops that write to an argument.
+paged_with_sums = define("paged_attention_with_sums", f"({_PAGED_SCHEMA}, Tensor(a!) weight_sums) -> (Tensor, Tensor)",
+                         lambda *inputs: _paged(*inputs[:-1], weight_sums=inputs[-1]), _paged_fake)
 
 
 # Layers.

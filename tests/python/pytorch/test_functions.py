@@ -166,6 +166,24 @@ def test_pages_and_caches():
         at.paged_attention(q, *pool, [0, 3], [[2, 0]], [18], bias=q)
 
 
+def test_weight_sums():
+    pool = torch.randn(3, 16, 2, 8), torch.randn(3, 16, 2, 8)
+    q, table = torch.randn(3, 4, 8), torch.tensor([[2, 0]], dtype=torch.int32)
+    ends, lens = (torch.tensor(x, dtype=torch.int32) for x in ([0, 3], [18]))
+    sums, same = torch.full((1, 2, 20), torch.nan), torch.empty(1, 2, 20)
+    out = at.paged_attention(q, *pool, ends, table, lens, weight_sums=sums)
+    assert torch.equal(out, at.paged_attention(q, *pool, ends, table, lens))
+    attune.paged_attention(q, *pool, ends, table, lens, weight_sums=same)
+    assert torch.equal(sums, same) and abs(float(sums.sum()) - 3 * 4) < 1e-4
+    torch.library.opcheck(ops.paged_with_sums, (q, pool[0], None, None, pool[1], None, None, ends, table, lens, *(None,) * 9,
+                                                None, 0.0, False, True, -1, -1, False, sums))
+    call = torch.compile(lambda s: at.paged_attention(q, *pool, ends, table, lens, weight_sums=s) * 2, fullgraph=True,
+                         backend="aot_eager")
+    assert torch.equal(call(sums.fill_(torch.nan)), out * 2) and torch.equal(sums, same)
+    with pytest.raises(NotImplementedError, match="paged_attention with weight_sums has no gradients"):
+        at.paged_attention(q.requires_grad_(), *pool, ends, table, lens, weight_sums=sums)
+
+
 def test_merge():
     q, k, v = (torch.randn(1, 2, n, 8) for n in (3, 6, 6))
     parts = [at.scaled_dot_product_attention(q, k[:, :, s], v[:, :, s], return_lse=True) for s in (slice(0, 2), slice(2, 6))]
