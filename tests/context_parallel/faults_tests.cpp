@@ -5,6 +5,7 @@
 #include "tests/support/catch.h"
 #include <atomic>
 #include <regex>
+#include <tuple>
 
 using namespace attune_test;
 using attune::Causal, attune::ParallelLayout, attune::ParallelPlan, attune::Status, attune::StatusCode;
@@ -130,6 +131,47 @@ TEST_CASE("context parallel: a rank that does not call, or ends in the middle", 
             for (const Status &s : statuses) CHECK((s.ok() || s.code() == StatusCode::communication));
             CHECK(!(statuses[0].ok() && statuses[2].ok()));
         }
+}
+
+TEST_CASE("context parallel: a message that cannot be started is named by its ends", "[context_parallel][faults]") {
+    const ParallelCase c{.positions = 64, .any_thread = false};
+    const ParallelArrays<float> arrays(c);
+    ParallelPlan plan;
+    REQUIRE(plan_of(c, 2, plan).ok());
+    for (const auto &[from, to, ends] : {std::tuple(0, -1, "from rank 0"), {-1, 0, "to rank 0"}}) {
+        struct Refusing {
+            attune::Communicator inner;
+            int from, to;
+        };
+        const auto statuses = on_ranks(
+            2,
+            [&, from = from, to = to](attune::Communicator communicator, attune::Context &context) {
+                ParallelResults<float> results(c);
+                Refusing refusing{communicator, from, to};
+                if (communicator.rank == 1) {
+                    communicator.user = &refusing;
+                    communicator.start_send_receive = [](void *user, const void *send, std::size_t sent, int receiver,
+                                                         void *receive, std::size_t received, int sender, void **request) {
+                        const auto &r = *static_cast<Refusing *>(user);
+                        if (sender == r.from && receiver == r.to) return -1;
+                        return r.inner.start_send_receive(r.inner.user, send, sent, receiver, receive, received, sender,
+                                                          request);
+                    };
+                    communicator.wait = [](void *user, void *request, double seconds) {
+                        const auto &r = *static_cast<Refusing *>(user);
+                        return r.inner.wait(r.inner.user, request, seconds);
+                    };
+                    communicator.abandon = [](void *user, void *request) {
+                        const auto &r = *static_cast<Refusing *>(user);
+                        return r.inner.abandon(r.inner.user, request);
+                    };
+                }
+                return run_rank(context, communicator, c, plan, arrays, results);
+            },
+            limit);
+        CHECK(statuses[1].code() == StatusCode::communication);
+        CHECK(statuses[1].message() == std::string("communicator: a message ") + ends + " could not be started");
+    }
 }
 
 TEST_CASE("context parallel: plans", "[context_parallel]") {
