@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: MIT
-# attune_fallback: kernels of a lower target (avx2, on AArch64 arm64) for an installed library on another CPU than it was built
-# for, where only the root schedule would run, slowly and on one thread. Each op and type has one or two kernels for any sizes
-# and options; their keys are among those of the built targets, too, so that on these CPUs dispatch chooses as without. Not in a
-# default build: `cmake --install` builds it, and the program that is installed with it.
-option(ATTUNE_FALLBACK "an installed library also has kernels of avx2 or arm64, for CPUs other than those it was built for"
-  ${PROJECT_IS_TOP_LEVEL})
-set(attune_fallback_target avx2)
-if(ATTUNE_ARCHITECTURE STREQUAL "aarch64")
+# attune_fallback: kernels of a lower target (avx2, on AArch64 arm64, or that of ATTUNE_FALLBACK) for an installed library on
+# another CPU than it was built for, where only the root schedule would run, slowly and on one thread. Each op and type has one
+# or two kernels for any sizes and options; their keys are among those of the built targets, too, so that on these CPUs dispatch
+# chooses as without. Not in a default build: `cmake --install` builds it, and the program that is installed with it.
+set(ATTUNE_FALLBACK ${PROJECT_IS_TOP_LEVEL} CACHE STRING
+  "an installed library also has kernels for CPUs other than those it was built for: ON (avx2 or arm64), OFF, or their target")
+if(ATTUNE_FALLBACK IN_LIST ATTUNE_ALL_TARGETS)
+  set(attune_fallback_target ${ATTUNE_FALLBACK})
+elseif(NOT ATTUNE_FALLBACK MATCHES "^(ON|OFF|TRUE|FALSE|1|0)$")
+  message(FATAL_ERROR "ATTUNE_FALLBACK: must be ON, OFF or a target (${ATTUNE_ALL_TARGETS}), is ${ATTUNE_FALLBACK}")
+elseif(ATTUNE_ARCHITECTURE STREQUAL "aarch64")
   set(attune_fallback_target arm64)
+else()
+  set(attune_fallback_target avx2)
 endif()
 set(attune_fallback_keys
   prefill/short/training prefill/long/training decode/rows4/training decode/rows4/scored rows//weights rows//none
