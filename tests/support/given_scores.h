@@ -27,12 +27,14 @@ inline SdpaCase case_of(const GivenScores &given, std::int64_t head_dim, std::in
             .scale = 1.0};
 }
 
-// Fills arrays of such a case. Queries are the first unit vector, and the first channel of a key is its score.
+// Fills arrays of such a case. Queries are the last unit vector, and the last channel of a key is its score: an infinite one
+// stands beside what fills up the channels in a kernel.
 template<typename T> void fill(SdpaArrays<T> &a, const GivenScores &given) {
+    const std::int64_t last = a.the.head_dim - 1;
     for (std::int64_t i = 0; i < given.queries; i++)
-        for (std::int64_t d = 0; d < a.the.head_dim; d++) a.query(0, 0, i, d) = T(d == 0);
+        for (std::int64_t d = 0; d < a.the.head_dim; d++) a.query(0, 0, i, d) = T(d == last);
     for (std::int64_t j = 0; j < given.keys; j++) {
-        for (std::int64_t d = 0; d < a.the.head_dim; d++) a.key(0, 0, j, d) = T(d == 0 ? given.score(j) : 0.);
+        for (std::int64_t d = 0; d < a.the.head_dim; d++) a.key(0, 0, j, d) = T(d == last ? given.score(j) : 0.);
         for (std::int64_t d = 0; d < a.the.value_dim; d++) a.value(0, 0, j, d) = T(d == given.class_of(j));
     }
 }
@@ -44,7 +46,7 @@ template<typename T> struct Differences {
 
     Differences(SdpaArrays<T> &a, const GivenScores &given) {
         long double most = -std::numeric_limits<long double>::infinity(), sum = 0, expected[classes] = {};
-        const auto score = [&](std::int64_t j) { return static_cast<long double>(Sum<T>(a.key(0, 0, j, 0))); };
+        const auto score = [&](std::int64_t j) { return static_cast<long double>(Sum<T>(a.key(0, 0, j, a.the.head_dim - 1))); };
         for (std::int64_t j = 0; j < given.keys; j++) most = std::max(most, score(j));
         for (std::int64_t j = 0; j < given.keys; j++) {
             const long double weight = std::exp(score(j) - most);
