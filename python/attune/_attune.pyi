@@ -1544,11 +1544,12 @@ def ring_attention_backward(communicator: Communicator, plan: ParallelPlan, quer
         MemoryError: no memory for scratch.
     """
 
-def torch_attention(query: Any, key: Any, value: Any, attn_mask: Any | None, is_causal: bool, scale: float | None, enable_gqa: bool) -> Any | None:
+def torch_attention(query: Any, key: Any, value: Any, attn_mask: Any | None, is_causal: bool, scale: float | None, enable_gqa: bool, with_lse: bool) -> Any | None:
     """
-    PyTorch's scaled_dot_product_attention of plain CPU tensors; None where the call needs more than that.
+    PyTorch's scaled_dot_product_attention of plain CPU tensors: out, or (out, lse); None where the call needs more
+    than that.
 
-    A part of attune.torch, which checks that no tensor needs a gradient.
+    A part of attune.torch, which records gradients.
     """
 
 class UserAttention:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The direct call of attune.torch.scaled_dot_product_attention: no autograd, no options that PyTorch lacks. All its decisions
-// are here, because each of them would cost as much in Python as the whole call of a small problem.
+// The direct call of attune.torch.scaled_dot_product_attention: no options that PyTorch lacks. All its decisions are here,
+// because each of them would cost as much in Python as the whole call of a small problem.
 #include "options.h"
 #include <nanobind/stl/optional.h>
 
@@ -21,6 +21,7 @@ bool direct(const ConstView &q, const ConstView &k, const ConstView &v, bool gro
     const int last = q.rank - 1;
     if (k.extent[last] != q.extent[last] || v.extent[last - 1] != k.extent[last - 1]) return false;
     if (q.extent[last] < 1 || v.extent[last] < 1) return false;
+    if (grouped && q.rank < 4) return false;
     if (q.rank > 2 && (k.extent[0] != q.extent[0] || v.extent[0] != q.extent[0])) return false;
     if (q.rank < 4) return true;
     const std::int64_t heads = q.extent[1], key_heads = k.extent[1];
@@ -28,9 +29,9 @@ bool direct(const ConstView &q, const ConstView &k, const ConstView &v, bool gro
     return heads == key_heads || key_heads == 1 || (grouped && heads % key_heads == 0);
 }
 
-// PyTorch's scaled_dot_product_attention of plain CPU tensors; None where the call needs more than that.
+// PyTorch's scaled_dot_product_attention of plain CPU tensors: out, or (out, lse); None where the call needs more than that.
 nb::object torch_attention(nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask, bool is_causal,
-                           nb::handle scale, bool enable_gqa) {
+                           nb::handle scale, bool enable_gqa, bool with_lse) {
     Call call;
     call.takes_tensors_of_autograd = call.marks_negated = true;
     const ConstView q = call.input("query", query), k = call.input("key", key), v = call.input("value", value);
@@ -55,10 +56,11 @@ nb::object torch_attention(nb::handle query, nb::handle key, nb::handle value, n
         default: return attune::Dims{extents[0], extents[1], extents[2], extents[3]};
         }
     }();
-    nb::object result;
+    nb::object result, lse;
     const attune::View out = call.make(query, q.dtype, dims, result, Layout::heads_in_rows);
+    if (with_lse) options.lse = call.make(query, lse_type(q.dtype), lse_extents(q), lse);
     call.run([&](Context &c) { return attune::scaled_dot_product_attention(c, q, k, v, out, options); });
-    return result;
+    return with_lse ? nb::make_tuple(result, lse) : result;
 }
 
 }  // namespace
@@ -66,11 +68,11 @@ nb::object torch_attention(nb::handle query, nb::handle key, nb::handle value, n
 void bind_torch(nb::module_ &m) {
     using namespace nb::literals;
     m.def("torch_attention", &torch_attention, "query"_a, "key"_a, "value"_a, "attn_mask"_a.none(), "is_causal"_a,
-          "scale"_a.none(), "enable_gqa"_a,
+          "scale"_a.none(), "enable_gqa"_a, "with_lse"_a,
           nb::sig("def torch_attention(query: Any, key: Any, value: Any, attn_mask: Any | None, is_causal: bool, "
-                  "scale: float | None, enable_gqa: bool) -> Any | None"),
-          "PyTorch's scaled_dot_product_attention of plain CPU tensors; None where the call needs more than that.\n\n"
-          "A part of attune.torch, which checks that no tensor needs a gradient.");
+                  "scale: float | None, enable_gqa: bool, with_lse: bool) -> Any | None"),
+          "PyTorch's scaled_dot_product_attention of plain CPU tensors: out, or (out, lse); None where the call needs more\n"
+          "than that.\n\nA part of attune.torch, which records gradients.");
 }
 
 }  // namespace attune_python

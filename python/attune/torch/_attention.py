@@ -27,14 +27,55 @@ def is_eager():
 
 
 def is_plain(*tensors):
-    """Whether the library may be called directly: tensors with memory, and nobody, autograd included, records the call."""
+    """Whether the library may be called directly: tensors with memory, and nobody but autograd records the call."""
     if torch.compiler.is_compiling() or _len_torch_dispatch_stack() or peek_interpreter_stack() is not None:
         return False
-    grad = torch.is_grad_enabled()
     for tensor in tensors:
-        if tensor is not None and (type(tensor) not in PLAIN or (grad and tensor.requires_grad)):
+        if tensor is not None and type(tensor) not in PLAIN:
             return False
     return forward_ad._current_level < 0 and not torch.is_autocast_enabled("cpu")
+
+
+class NeedsMore(Exception):
+    """A call that the direct one does not serve."""
+
+
+class PlainAttention(torch.autograd.Function):
+    """The direct call with gradients. It has few inputs, because PyTorch's part grows with each."""
+
+    @staticmethod
+    def forward(ctx, query, key, value, attn_mask, is_causal, scale, enable_gqa):
+        found = torch_attention(query, key, value, attn_mask, is_causal, scale, enable_gqa, True)
+        if found is None:
+            raise NeedsMore
+        ctx.save_for_backward(query, key, value, attn_mask, *found)
+        ctx.numbers = (scale, 0.0, False, "top_left" if is_causal else "none", None, -1, -1, 0.0, False,
+                       *(0,) * len(_ops.DROPOUT_NUMBERS), "dot_product")
+        return found[0]
+
+    @staticmethod
+    def backward(ctx, grad_out):
+        query, key, value, attn_mask, out, lse = ctx.saved_tensors
+        mask, bias = (attn_mask, None) if attn_mask is None or attn_mask.dtype == torch.bool else (None, attn_mask)
+        given = {"bias": bias, "mask": mask}
+        wanted = (*ctx.needs_input_grad[:3], False, bias is not None and ctx.needs_input_grad[3], False, False)
+        found = iter(_ops.DirectGradients.apply(grad_out, None, out, lse, query, key, value, None,
+                                                *map(given.get, _ops.SCORE_TENSORS), *ctx.numbers, wanted))
+        grads = [next(found) if is_wanted else None for is_wanted in wanted]
+        return (*grads[:3], grads[4], None, None, None)
+
+
+def direct(query, key, value, attn_mask, is_causal, scale, enable_gqa):
+    """The result of a call that needs no option of the library's and no dispatcher; None for another call."""
+    if not query.is_cpu or not is_plain(query, key, value, attn_mask):
+        return None
+    if torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad or
+                                    (attn_mask is not None and attn_mask.requires_grad)):
+        try:
+            return PlainAttention.apply(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+        except NeedsMore:
+            return None
+    return torch_attention(query, key, value, attn_mask, is_causal, scale, enable_gqa, False)
 
 
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None,
@@ -66,8 +107,8 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
         ValueError: an argument is wrong; attune.UnsupportedError, a ValueError, where the library does not serve the call.
         NotImplementedError: under vmap, and for gradients of gradients.
     """
-    if not options and dropout_p == 0.0 and query.is_cpu and is_plain(query, key, value, attn_mask):
-        out = torch_attention(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    if not options and dropout_p == 0.0:
+        out = direct(query, key, value, attn_mask, is_causal, scale, enable_gqa)
         if out is not None:
             return out
     return general(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa, **options)

@@ -6,17 +6,16 @@ import torch
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 
-from attune._attune import torch_attention
-from attune.torch._attention import general, is_plain, why_unsupported
+from attune.torch._attention import direct, general, why_unsupported
 
 functional = torch.nn.functional
 original = functional.scaled_dot_product_attention
 
 
 def replacement(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
-    if dropout_p == 0.0 and query.is_cpu and is_plain(query, key, value, attn_mask):
+    if dropout_p == 0.0:
         try:
-            out = torch_attention(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+            out = direct(query, key, value, attn_mask, is_causal, scale, enable_gqa)
         except ValueError:  # PyTorch's own function answers, or reports the fault
             out = None
         if out is not None:
