@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 import attune  # noqa: E402
 import attune.torch  # noqa: E402
 import torch.nn.functional as functional  # noqa: E402
-from attune.torch import _enable, _ops  # noqa: E402
+from attune.torch import _attention, _enable, _ops  # noqa: E402
 from judge import judge, plain_attention  # noqa: E402
 
 sdpa = attune.torch.scaled_dot_product_attention
@@ -47,6 +47,29 @@ def test_plain_call_has_the_bits_of_the_library(dtype):
     assert out.dtype == dtype and torch.equal(out, attune.scaled_dot_product_attention(q, k, v))
     assert out.transpose(1, 2).is_contiguous()  # as PyTorch's own: heads are merged by a view
     assert torch.equal(out, sdpa(*[t.detach().requires_grad_() for t in (q, k, v)], enable_gqa=True))
+
+
+@pytest.mark.parametrize("mask", [None, "bool", "bias"])
+def test_recorded_direct_call_has_the_bits_of_the_dispatched_one(mask):
+    tensors = qkv(key_heads=4, grad=True)
+    if mask:
+        tensors.append(torch.rand(5, 7) < 0.7 if mask == "bool" else torch.randn(4, 5, 7, requires_grad=True))
+    leaves = [t for t in tensors if t.requires_grad]
+    results = []
+    for function in (sdpa, _attention.general):
+        out = function(*tensors)
+        results.append((out, *torch.autograd.grad(out.square().sum(), leaves, create_graph=True)))
+    assert all(map(torch.equal, *results))
+    assert [type(r[0].grad_fn).__name__ for r in results] == ["PlainAttentionBackward", "DirectAttentionBackward"]
+    with pytest.raises(NotImplementedError, match="no gradients of gradients"):
+        results[0][1].sum().backward()
+
+
+def test_a_recorded_call_that_needs_more_is_dispatched():
+    q, k, v = qkv(key_heads=4, grad=True)
+    out = sdpa(q, k[:1], v[:1])
+    assert type(out.grad_fn).__name__ != "PlainAttentionBackward"
+    assert torch.equal(out, sdpa(q, k[:1].expand(2, -1, -1, -1), v[:1].expand(2, -1, -1, -1)))
 
 
 def terms_of_bias_gradient(tensors, mask, bias):
