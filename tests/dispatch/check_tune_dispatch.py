@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """`attune tune --dispatch`: goes on after kill -9, replaces nothing without a gain, and notices a machine that is busy.
 
-check_tune_dispatch.py PROGRAM BUILD
+check_tune_dispatch.py PROGRAM BUILD. Where others load the machine, it writes nothing, and what a quiet one shows is skipped.
 """
 import json
 import os
@@ -47,7 +47,14 @@ with tempfile.TemporaryDirectory() as folder:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     before = shapes_in(log)
-    done = run(folder, 0.15)
+    for _ in range(3):
+        done = run(folder, 0.15)
+        if "other processes loaded the machine during" not in done.stderr:
+            break
+    else:
+        assert done.returncode == 1 and not os.path.exists(f"{folder}/out"), done.stdout + done.stderr
+        print("SKIPPED: other processes load this machine")
+        sys.exit(0)
     assert done.returncode == 0, done.stderr
     after = shapes_in(log)
     assert before == after[:len(before)] and len(set(after)) == len(after), "a shape was measured twice"
