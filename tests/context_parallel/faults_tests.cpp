@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Context parallelism where something is wrong: ranks that disagree, a rank that ends, a communicator that fails, wrong plans
 // and arguments. Every rank answers within the time limit, and says what is wrong.
+#include "tests/context_parallel/own_collectives.h"
 #include "tests/context_parallel/thread_ranks.h"
 #include "tests/support/catch.h"
 #include <atomic>
@@ -229,19 +230,47 @@ TEST_CASE("context parallel: bytes sent are those of the forecast", "[context_pa
                                                                           : ParallelScheme::heads;
                 REQUIRE(attune::forecast_parallel(plan, problem, which, {}, forecast).ok());
                 REQUIRE(attune::forecast_parallel(plan, problem, ParallelScheme::ring_backward, {}, of_backward).ok());
-                on_ranks(4, [&](attune::Communicator communicator, attune::Context &context) {
-                    ParallelResults<float> results(c);
-                    attune::ParallelReport report, report_of_backward;
-                    const Status s = run_rank(context, communicator, c, plan, arrays, results, &report, &report_of_backward);
-                    const auto rank = std::size_t(communicator.rank);
-                    static std::mutex one_at_a_time;
-                    const std::lock_guard lock(one_at_a_time);
-                    CHECK(s.ok());
-                    CHECK(report.bytes_sent == forecast.bytes_sent[rank]);
-                    if (c.backward) CHECK(report_of_backward.bytes_sent == of_backward.bytes_sent[rank]);
-                    return s;
-                });
+                for (const bool own_collectives : {false, true})
+                    on_ranks(4, [&](attune::Communicator communicator, attune::Context &context) {
+                        ParallelResults<float> results(c);
+                        OwnCollectives collectives(communicator);
+                        if (own_collectives) communicator = collectives.communicator();
+                        attune::ParallelReport report, report_of_backward;
+                        const Status s =
+                            run_rank(context, communicator, c, plan, arrays, results, &report, &report_of_backward);
+                        const auto rank = std::size_t(communicator.rank);
+                        static std::mutex one_at_a_time;
+                        const std::lock_guard lock(one_at_a_time);
+                        CHECK(s.ok());
+                        CHECK(report.bytes_sent == forecast.bytes_sent[rank]);
+                        if (c.backward) CHECK(report_of_backward.bytes_sent == of_backward.bytes_sent[rank]);
+                        return s;
+                    });
             }
+}
+
+TEST_CASE("context parallel: collectives of a communicator's own send the bytes of messages", "[context_parallel]") {
+    ParallelCase c{.positions = 200};
+    c.scheme = Scheme::decode;
+    const ParallelArrays<float> arrays(c);
+    ParallelPlan plan;
+    REQUIRE(plan_of(c, 4, plan).ok());
+    std::int64_t bytes[2][4] = {};
+    for (const int own_collectives : {0, 1})
+        for (const Status &s : on_ranks(4, [&](attune::Communicator communicator, attune::Context &context) {
+                 ParallelResults<float> results(c);
+                 OwnCollectives collectives(communicator);
+                 if (own_collectives) communicator = collectives.communicator();
+                 attune::ParallelReport report;
+                 const Status s = run_rank(context, communicator, c, plan, arrays, results, &report);
+                 bytes[own_collectives][communicator.rank] = report.bytes_sent;
+                 return s;
+             }))
+            CHECK(s.ok());
+    for (int rank = 0; rank < 4; rank++) {
+        CHECK(bytes[0][rank] > 0);
+        CHECK(bytes[1][rank] == bytes[0][rank]);
+    }
 }
 
 TEST_CASE("context parallel: what is not taken is refused", "[context_parallel][faults]") {
