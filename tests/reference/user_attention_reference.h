@@ -48,12 +48,13 @@ template<typename F> long double difference(const F &f, long double x) {
 
 // The forward pass, and the gradients of sum(out * grad_out). `wanted`: the captures that have a gradient. Stored: the type to
 // which each step is rounded, in the plain computation of 16-bit elements; captures and their gradients are not. attended: the
-// output that the gradients are given, where rounding makes it another one.
+// output that the gradients are given, where rounding makes it another one; kept_lse: the lse that they are given.
 template<typename Formula, typename Real, typename Stored = Real>
 UserResult<Real> user_attention_reference(const UserSizes &s, const DenseRows<Real> &query, const DenseRows<Real> &key,
                                           const DenseRows<Real> &value, const Captured<Real> &captures,
                                           const DenseRows<Real> &grad_out, const std::vector<std::size_t> &wanted,
-                                          const DenseRows<Real> *attended = nullptr) {
+                                          const DenseRows<Real> *attended = nullptr,
+                                          const std::vector<Real> *kept_lse = nullptr) {
     using Wide = long double;
     const auto stored = [](Real x) { return stored_as<Stored>(x); };
     const Real infinity = std::numeric_limits<Real>::infinity();
@@ -107,7 +108,8 @@ UserResult<Real> user_attention_reference(const UserSizes &s, const DenseRows<Re
                 for (Index j = 0; j < s.keys; j++) {
                     if (score[j] == -infinity) continue;
                     const Pair pair = at(j);
-                    const Real p = std::exp(score[j] - lse), factor = Formula::factor(pair, captures);
+                    const Real p = std::exp(score[j] - (kept_lse ? (*kept_lse)[r.lse.size() - 1] : lse)),
+                               factor = Formula::factor(pair, captures);
                     Real by_weight = 0, by_weight_size = 0;
                     for (Index d = 0; d < s.value_dim; d++) {
                         by_weight += grad[d] * value.row(b, g, j)[d];
