@@ -11,7 +11,7 @@ SOURCES = sorted((pathlib.Path(__file__).resolve().parents[2] / "python" / "src"
 TABLES = [table for name, table in vars(abi3info).items() if name.isupper() and "FEATURE" not in name]
 STABLE = {getattr(name, "name", name) for table in TABLES for name, entry in table.items()
           if (entry.added.major, entry.added.minor) <= (3, 12)}
-# Macros, inline functions and constants of the headers of the limited API, made of what is stable.
+# Macros and inline functions that CPython's headers define in the limited API, by functions of the stable ABI.
 OF_HEADERS = {"PyDict_Check", "PyList_Check", "PyLong_Check", "PyTuple_Check", "PyUnicode_Check", "PyObject_TypeCheck",
               "PyGILState_UNLOCKED", "Py_False", "Py_None", "Py_True", "Py_INCREF", "Py_TYPE", "Py_VISIT", "Py_XDECREF"}
 

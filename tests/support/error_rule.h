@@ -90,4 +90,17 @@ template<typename Real, typename T> bool suspiciously_empty(const std::vector<Re
     return 2 * zeros > expected;
 }
 
+// The reference for suspiciously_empty(), with 0 in place of elements that may be 0 in a result: differences of equal numbers,
+// small beside the sizes of their terms, and elements that the plain computation does not know by half of their size, as
+// 1 - tanh(x)^2, or a sum of weights whose scores are rounded to multiples of 64 beside -1e9.
+template<typename Real, typename Plain>
+std::vector<Real> clear_elements(std::vector<Real> reference, const std::vector<Plain> &plain, const std::vector<Real> &sizes) {
+    double largest = 0;
+    for (const Real &size : sizes) largest = std::max(largest, double(std::abs(size)));
+    for (std::size_t n = 0; n < reference.size(); n++)
+        if (!(std::abs(reference[n]) > 1e-3 * largest) || std::abs(plain[n] - reference[n]) > std::abs(reference[n]) / 2)
+            reference[n] = 0;
+    return reference;
+}
+
 }  // namespace attune_test

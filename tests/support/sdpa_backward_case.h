@@ -156,14 +156,8 @@ std::string defect(SdpaBackwardArrays<T> &a, const ExpectedGradients<T> &expecte
             found = name + ": not all elements written";
         else if (!verdict.right)
             found = name + ": " + verdict.why;
-        // Differences of equal numbers may be 0, and so may elements that the plain computation does not know by half of their
-        // size, as 1 - tanh(x)^2, or a sum of weights whose scores are rounded to multiples of 64 beside -1e9.
-        double largest = 0;
-        for (const auto &x : sizes) largest = std::max(largest, double(std::abs(x)));
-        auto clear = member(expected.exact);
-        for (std::size_t n = 0; n < clear.size(); n++)
-            if (!(std::abs(clear[n]) > 1e-3 * largest) || std::abs(plain[n] - clear[n]) > std::abs(clear[n]) / 2) clear[n] = 0;
-        if (found.empty() && suspiciously_empty(clear, values)) found = name + ": zeros where the reference has none";
+        if (found.empty() && suspiciously_empty(clear_elements(member(expected.exact), plain, sizes), values))
+            found = name + ": zeros where the reference has none";
     });
     return found;
 }
