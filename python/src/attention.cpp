@@ -253,7 +253,8 @@ void bind_attention(nb::module_ &m) {
          "guesses in one call.",
          {{"query", "ArrayLike", "(Tq, Hq, Dk): queries [cu[b], cu[b + 1]) are those of sequence b."},
           {"key_pages", "ArrayLike | tuple[ArrayLike, ...]",
-           "(P, page, Hkv, Dk), page a multiple of 16, type of query; or quantised as paged_append() takes them: (rows, scale) "
+           "(P, page, Hkv, Dk), page a multiple of 16, or 1, type of query; or quantised as paged_append() takes them: (rows, "
+           "scale) "
            "with rows i8, or (rows, scale, minimum) with rows u8, two channels a byte. Not of f64."},
           {"value_pages", "ArrayLike | tuple[ArrayLike, ...]", "(P, page, Hkv, Dv), or quantised, as keys are or otherwise."},
           {"cu_seqlens_q", "ArrayLike | Sequence[int]", "i32 (B + 1), from 0, never falling."},

@@ -14,7 +14,7 @@ class Batch:
     """Sequences over a pool whose unused rows are NaN; rows() gives those of a sequence in order."""
 
     def __init__(self, rng, count, prefixes=0, most=40):
-        self.page = int(rng.choice([16, 32, 48]))
+        self.page = int(rng.choice([1, 16, 32, 48]))
         self.queries = [int(rng.choice([0, 1, 1, rng.integers(2, 6), rng.integers(1, most)])) for _ in range(count)]
         self.lens = [q + int(rng.integers(0, 90)) for q in self.queries]
         self.prefix_lens = [16 * int(rng.integers(0, 4)) for _ in range(prefixes)]

@@ -81,6 +81,44 @@ TEST_CASE("paged: a bias of the distance", "[paged]") {
     }
 }
 
+// A list for each query, as an indexer chooses keys: rows of a pool of pages of 16, seen as pages of one row.
+TEST_CASE("paged: lists of single keys for each query", "[paged]") {
+    constexpr std::int64_t queries = 9, heads = 4, key_heads = 2, dim = 64, rows = 160, longest = 48;
+    std::mt19937 random(3);
+    Array<float> query({queries, heads, dim}), pool({rows / 16, 16, key_heads, dim}), values({rows / 16, 16, key_heads, dim}),
+        out({queries, heads, dim}), alone({queries, heads, dim});
+    for (Array<float> *x : {&query, &pool, &values}) x->randomise(random, 1);
+    std::vector<std::int32_t> ends{0}, lens, lists(queries * longest, -1);
+    for (std::int64_t i = 0; i < queries; i++) {
+        ends.push_back(std::int32_t(i + 1)), lens.push_back(std::int32_t(1 + random() % longest));
+        for (std::int32_t j = 0; j < lens.back(); j++) lists[std::size_t(i * longest + j)] = std::int32_t(random() % rows);
+    }
+    const auto single = [](Array<float> &x) { return ConstView(x.data(), {rows, 1, key_heads, dim}); };
+    attune::Context two({.threads = 2});
+    const attune::Status status = attune::paged_attention(two, query.view(), single(pool), single(values), ConstView(ends),
+                                                          {lists, {queries, longest}}, ConstView(lens), out.view());
+    INFO(status.message());
+    REQUIRE(status.ok());
+    for (std::int64_t i = 0; i < queries; i++) {
+        const std::int64_t keys = lens[std::size_t(i)];
+        Array<float> key({1, key_heads, keys, dim}), value({1, key_heads, keys, dim});
+        for (std::int64_t j = 0; j < keys; j++)
+            for (std::int64_t h = 0; h < key_heads; h++)
+                for (std::int64_t d = 0; d < dim; d++) {
+                    const std::int32_t row = lists[std::size_t(i * longest + j)];
+                    key(0, h, j, d) = pool(row / 16, row % 16, h, d), value(0, h, j, d) = values(row / 16, row % 16, h, d);
+                }
+        REQUIRE(attune::scaled_dot_product_attention(two, sequence_of(query.view(), i, 1), key.view(), value.view(),
+                                                     sequence_of(alone.view(), i, 1))
+                    .ok());
+    }
+    CHECK(same_bits(out.values(), alone.values()));
+    lists[0] = rows;
+    const attune::Status outside = attune::paged_attention(two, query.view(), single(pool), single(values), ConstView(ends),
+                                                           {lists, {queries, longest}}, ConstView(lens), out.view());
+    CHECK(outside.message().find("page 0 of sequence 0 is 160, must be from 0 to 159") != std::string::npos);
+}
+
 TEST_CASE("paged: trees of guesses", "[paged]") {
     attune::Context two({.threads = 2});
     for (unsigned seed = 1; seed <= 8; seed++) {

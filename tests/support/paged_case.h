@@ -191,8 +191,8 @@ InOrder in_order(const attune::PagedOptions &o, const PagedArrays<T> &all, std::
 inline PagedCase random_paged_case(unsigned seed) {
     std::mt19937 random(seed);
     PagedCase c{.queries = {}, .rows = {}, .seed = seed};
-    constexpr std::int64_t pages[] = {16, 32, 48, 64, 128};
-    c.page = pages[random() % 5], c.heads_first = random() % 2, c.list = random() % 3 == 0;
+    constexpr std::int64_t pages[] = {16, 32, 48, 64, 128, 1};
+    c.page = pages[random() % 6], c.heads_first = random() % 2, c.list = random() % 3 == 0;
     for (unsigned s = 0; s < 1 + random() % 8; s++) {
         const std::int32_t kinds[] = {0, 1, 1, std::int32_t(2 + random() % 12), std::int32_t(1 + random() % 140)};
         c.queries.push_back(kinds[random() % 5]);

@@ -51,7 +51,8 @@ void add_paged(CLI::App &run) {
     AttentionArguments &attention = a->attention;
     file(paged, "--query", attention.query, "(Tq, Hq, Dk), the new rows of the sequences, one after another")->required();
     file(paged, "--key-pages", a->key_pages,
-         "(P, page, Hkv, Dk), a page is a multiple of 16 rows; or int8, or uint8 (P, page, Hkv, Dk / 2): two channels a byte")
+         "(P, page, Hkv, Dk), a page is a multiple of 16 rows, or 1; or int8, or uint8 (P, page, Hkv, Dk / 2): two channels a "
+         "byte")
         ->required();
     file(paged, "--value-pages", a->value_pages, "(P, page, Hkv, Dv), likewise")->required();
     add_scales(paged, "--key-scale", a->key_scale, "--key-minimum", a->key_minimum);
@@ -114,7 +115,8 @@ void add_append(CLI::App &run) {
          "(T,) int64 or int32: row t goes to page slots[t] / page, row slots[t] % page; -1: nowhere")
         ->required();
     file(append, "--key-pages", a->key_pages,
-         "(P, page, Hkv, Dk), a page is a multiple of 16 rows; or int8, or uint8 (P, page, Hkv, Dk / 2): two channels a byte");
+         "(P, page, Hkv, Dk), a page is a multiple of 16 rows, or 1; or int8, or uint8 (P, page, Hkv, Dk / 2): two channels a "
+         "byte");
     file(append, "--value-pages", a->value_pages, "(P, page, Hkv, Dv), likewise");
     add_scales(append, "--key-scale", a->key_scale, "--key-minimum", a->key_minimum);
     add_scales(append, "--value-scale", a->value_scale, "--value-minimum", a->value_minimum);

@@ -5,7 +5,9 @@
 
 namespace attune {
 
-// Keys, or values. A page is `page` rows, a multiple of 16; pages of a pool laid out (P, Hkv, page, D) are viewed by strides.
+// Keys, or values. A page is `page` rows, a multiple of 16, or 1: a table of pages is then a list of rows, and a pool
+// (P, page, Hkv, D) without gaps may be viewed as (P * page, 1, Hkv, D) by calls that take such lists. Pages of a pool laid out
+// (P, Hkv, page, D) are viewed by strides.
 //
 //   rows (P, page, Hkv, D): f32, f64, bf16 or f16
 //   rows (P, page, Hkv, D): i8, x = q * scale. scale is f32 or f16 (P, page, Hkv), one for each row and head; or f32 (1), or

@@ -26,6 +26,7 @@ void copy_run(const ConstView &rows, std::int64_t head, std::int64_t row, std::i
 
 // Copies a head's keys [first, end), `first` at the begin of a run, into an array of all its keys.
 void copy_keys(const SdpaCall &c, const ConstView &rows, std::int64_t head, std::int64_t first, std::int64_t end, char *to) {
+    if (!c.row_shift.given()) return copy_run(rows, head, first, end - first, to + first * row_bytes(rows));
     const auto *shifts = static_cast<const std::int32_t *>(c.row_shift.data);
     for (std::int64_t j = first; j < end; j += keys_of_run)
         copy_run(rows, head, j + shifts[j / keys_of_run], std::min(keys_of_run, end - j), to + j * row_bytes(rows));

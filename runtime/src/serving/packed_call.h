@@ -8,11 +8,13 @@
 
 namespace attune {
 
-// A sequence. Its keys are rows [first_key, first_key + keys) of the call's key; or, where row_shift is given, keys of a pool.
+// A sequence. Its keys are rows [first_key, first_key + keys) of the call's key; or, where row_shift is given, keys of a pool;
+// or, where row_list is given, these rows of a pool, in its order.
 struct Sequence {
     std::int64_t number, first_query, queries, first_key, keys;
     double work = 0;  // multiply-adds
     ConstView row_shift = {};
+    ConstView row_list = {};  // i32 (keys); row_shift is then that of rows in order
     AttentionChoice choice = {};
     const Op *op_of_rows = nullptr;  // of quantised rows, where its variants read them in place
 };

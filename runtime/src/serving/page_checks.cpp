@@ -32,7 +32,7 @@ Status check_pool(const std::string &name, const View &v, const View &rows, std:
     if (Status s = check_memory(name, v); !s.ok()) return s;
     if (rank == 4)
         if (Status s = check_dense(name, v); !s.ok()) return s;
-    if (v.extent[0] > 1 && v.stride[1] != 0 && v.stride[0] % v.stride[1] != 0)
+    if (v.extent[0] > 1 && v.extent[1] > 1 && v.stride[1] != 0 && v.stride[0] % v.stride[1] != 0)
         return invalid(name, "the stride of a page must be a multiple of that of a row, " + text(v.stride[1]) + ", got " +
                                  text(v.stride[0]));
     return {};
@@ -105,8 +105,9 @@ Status check_int4(const std::string &name, const Pages &p, std::int64_t channels
 
 Status check_page_size(std::string_view name, const ConstView &rows) {
     const std::int64_t page = rows.extent[1];
-    if (page >= keys_of_run && page % keys_of_run == 0) return {};
-    return invalid(name, "rows of a page (second extent) must be a multiple of " + text(keys_of_run) + ", got " + text(page));
+    if (page == 1 || (page >= keys_of_run && page % keys_of_run == 0)) return {};
+    return invalid(name,
+                   "rows of a page (second extent) must be 1 or a multiple of " + text(keys_of_run) + ", got " + text(page));
 }
 
 Status check_pages_to_write(const std::string &name, const Pages &p, std::string_view rows_name, const ConstView &x,

@@ -2,6 +2,7 @@
 // Attention over pages: one call of attention for each sequence, on rows that its table places.
 #include "attune/paged.h"
 #include "dispatch/shape_record.h"
+#include "serving/listed_rows.h"
 #include "serving/paged_call.h"
 #include "serving/quantised_rows.h"
 #include "serving/weight_sums.h"
@@ -103,6 +104,9 @@ Status run_kernels(Context &context, const PagedOptions &o, const WeightSumKerne
 Status run_sequence(Context &context, const PagedCall &p, const PagedOptions &o, const WeightSumKernels &of_sums, Sequence &s,
                     SdpaCall &call) {
     select_sequence(p, o, s, call);
+    std::optional<ScratchBlock> listed;
+    if (s.row_list.given())
+        if (Status taken = take_listed_rows(state_of(context), p.rows, s.row_list, call, listed); !taken.ok()) return taken;
     const TableBytes bytes = table_bytes(o, s, call.sizes);
     if (bytes.mask + bytes.strip == 0) return run_kernels(context, o, of_sums, call, s);
     const ScratchBlock block(*state_of(context).scratch, static_cast<std::size_t>(bytes.mask + bytes.strip));

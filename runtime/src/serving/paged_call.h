@@ -24,7 +24,9 @@ inline Window window_of(const PagedOptions &o) { return o.tree_mask.given() ? Wi
 struct PagedCall : PackedCall {
     ConstView query_ends, lens, block_table;
     PagedRows keys, values;
-    std::optional<ScratchBlock> shifts;  // SdpaCall::row_shift of all sequences
+    // SdpaCall::row_shift of all sequences; or, where pages are single rows, Sequence::row_list of all and shifts of rows in
+    // order.
+    std::optional<ScratchBlock> places;
 };
 
 // Checks the pools, and gives them as rows.

@@ -154,17 +154,27 @@ Status check_distance_bias(const PagedOptions &o, PagedCall &p) {
     return check_extent("distance_bias", "number of heads", bias.extent[0], "query", p.rows.sizes.query_heads);
 }
 
-// Shifts of the rows of a list of pages whose first row is key `first` of the sequence.
-void write_shifts(const PageList &list, std::int64_t first, std::int64_t rows, const PagedRows &pool, std::int32_t *shifts) {
+// Entries of the places of so many keys: one for each run, or one for each key where pages are single rows.
+std::int64_t places_of_keys(std::int64_t keys, const PagedRows &pool) {
+    return pool.page == 1 ? keys : ceil_div(keys, keys_of_run);
+}
+
+// Places of the rows of a list of pages whose first row is key `first` of the sequence: shifts of runs, or rows.
+void write_places(const PageList &list, std::int64_t first, std::int64_t rows, const PagedRows &pool, std::int32_t *places) {
+    if (pool.page == 1) {
+        for (std::int64_t j = 0; j < rows; j++) places[first + j] = int_at(list.pages, j);
+        return;
+    }
     for (std::int64_t j = 0; j < rows; j += keys_of_run) {
         const std::int64_t n = j / pool.page;
-        shifts[(first + j) / keys_of_run] =
+        places[(first + j) / keys_of_run] =
             static_cast<std::int32_t>(int_at(list.pages, n) * pool.of_page - n * pool.page - first);
     }
 }
 
-Status list_sequences(Context::State &context, const PagedOptions &o, std::int64_t batch, PagedCall &p) {
-    std::int64_t runs = runs_read_ahead;
+// Sizes of the sequences, and the entries that their places take.
+Status check_sequences(const PagedOptions &o, std::int64_t batch, const PagedCall &p, std::int64_t &places,
+                       std::int64_t &most_keys) {
     for (std::int64_t b = 0; b < batch; b++) {
         const std::int64_t queries = int_at(p.query_ends, b + 1) - int_at(p.query_ends, b), rows = int_at(p.lens, b);
         if (rows < queries)
@@ -172,26 +182,40 @@ Status list_sequences(Context::State &context, const PagedOptions &o, std::int64
                                        " queries whose keys it counts");
         if (queries == 0) continue;
         if (Status s = check_page_list(pages_of(p, o, b), rows, p.keys); !s.ok()) return s;
-        if (prefix_rows(o, b) + rows + queries > most_extent)
+        const std::int64_t keys = prefix_rows(o, b) + rows;
+        if (keys + queries > most_extent)
             return unsupported("lens", "sequence " + text(b) + " has more than 2^31 - 1 queries and keys together");
-        runs += ceil_div(prefix_rows(o, b) + rows, keys_of_run);
+        places += places_of_keys(keys, p.keys);
+        most_keys = std::max(most_keys, keys);
     }
-    p.shifts.emplace(*context.scratch, static_cast<std::size_t>(runs) * sizeof(std::int32_t));
-    if (!p.shifts->data()) return no_memory();
-    auto *shifts = static_cast<std::int32_t *>(p.shifts->data());
+    return {};
+}
+
+Status list_sequences(Context::State &context, const PagedOptions &o, std::int64_t batch, PagedCall &p) {
+    std::int64_t all_places = 0, most_keys = 0;
+    if (Status s = check_sequences(o, batch, p, all_places, most_keys); !s.ok()) return s;
+    const bool single_rows = p.keys.page == 1;
+    // Shifts of rows in order, behind the places; kernels read shifts ahead in any case.
+    const std::int64_t in_order = runs_read_ahead + (single_rows ? ceil_div(most_keys, keys_of_run) : 0);
+    p.places.emplace(*context.scratch, static_cast<std::size_t>(all_places + in_order) * sizeof(std::int32_t));
+    if (!p.places->data()) return no_memory();
+    auto *places = static_cast<std::int32_t *>(p.places->data()), *shifts_in_order = places + all_places;
     for (std::int64_t b = 0; b < batch; b++) {
         const std::int64_t first = int_at(p.query_ends, b), queries = int_at(p.query_ends, b + 1) - first;
-        const std::int64_t before = prefix_rows(o, b), rows = int_at(p.lens, b), all = ceil_div(before + rows, keys_of_run);
+        const std::int64_t before = prefix_rows(o, b), rows = int_at(p.lens, b), keys = before + rows;
         if (queries == 0) continue;
         if (before > 0) {
             const std::int64_t g = prefix_of(o, b);
-            write_shifts({"prefix.block_table", row_of(o.prefix.block_table, g), g}, 0, before, p.keys, shifts);
+            write_places({"prefix.block_table", row_of(o.prefix.block_table, g), g}, 0, before, p.keys, places);
         }
-        write_shifts(pages_of(p, o, b), before, rows, p.keys, shifts);
-        add_sequence(p, {b, first, queries, 0, before + rows, 0, ConstView(shifts, {1, all})});
-        shifts += all;
+        write_places(pages_of(p, o, b), before, rows, p.keys, places);
+        Sequence s{b, first, queries, 0, keys};
+        s.row_shift = ConstView(single_rows ? shifts_in_order : places, {1, ceil_div(keys, keys_of_run)});
+        if (single_rows) s.row_list = ConstView(places, {keys});
+        add_sequence(p, s);
+        places += places_of_keys(keys, p.keys);
     }
-    std::memset(shifts, 0, runs_read_ahead * sizeof(std::int32_t));
+    std::memset(shifts_in_order, 0, static_cast<std::size_t>(in_order) * sizeof(std::int32_t));
     sort_sequences(p);
     return {};
 }

@@ -9,7 +9,7 @@ namespace {
 // Views (P, page, H, W) as rows.
 Status check_rows_of_pages(std::string_view name, const ConstView &v, PagedRows &of) {
     if (Status s = check_memory(name, v); !s.ok()) return s;
-    const std::int64_t pages = v.extent[0], page = v.extent[1], stride = v.stride[1];
+    const std::int64_t pages = v.extent[0], page = v.extent[1], stride = v.stride[page == 1 ? 0 : 1];
     const std::int64_t of_page = pages <= 1 ? page : stride == 0 ? 0 : v.stride[0] / stride;
     if (of_page < 1 || (pages > 1 && of_page * stride != v.stride[0]))
         return unsupported(name, "the stride of a page is " + text(v.stride[0]) +

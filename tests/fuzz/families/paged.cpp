@@ -11,8 +11,8 @@ using namespace attune_test;
 PagedCase draw_pages(Draw &draw) {
     PagedCase c;
     c.seed = draw.seed();
-    constexpr std::int64_t pages[] = {16, 32, 48, 64, 128};
-    c.page = pages[draw.one_of("page", {"16", "32", "48", "64", "128"})];
+    constexpr std::int64_t pages[] = {16, 32, 48, 64, 128, 1};
+    c.page = pages[draw.one_of("page", {"16", "32", "48", "64", "128", "1"})];
     c.heads_first = draw.flag("heads_first"), c.list = draw.flag("list", 3);
     const std::int64_t count = draw.number("sequences", 1, 6);
     for (std::int64_t s = 0; s < count; s++) {
