@@ -18,7 +18,7 @@ from paged_batch import Batch, bias_by_distance, heads_first, random_tree, tree_
 from rows_numpy import Pages, int4_of, int8_by_scale, int8_of
 from test_random_cases import DEFAULT_SEED
 
-CASES = 40
+CASES = 48
 KINDS = ("int8", "int8 f16", "int8 tensor", "int8 channel", "int4", "int4", "numbers")
 WIDTHS = (6, 20, 32, 64, 64, 96, 128, 128)
 HEADS = ((4, 2), (8, 1), (2, 2), (6, 3), (1, 1))
@@ -165,6 +165,7 @@ def test_random_quantised_pages(problem):
         case = random_case(np.random.default_rng([seed, n]))
         batch, arrays, words, kinds = case[1], case[2], case[6], case[7]
         counts.update(kinds)
+        counts["single rows"] += batch.page == 1
         counts.update("prompt or chunk" if q > 5 else "step" if q == 1 else "few" for q in batch.queries if q)
         try:
             worst = max(worst, run_case(problem, case))
@@ -178,6 +179,6 @@ def test_random_quantised_pages(problem):
     # The mixture is only worth its name if it holds some of everything.
     expected = ("f32", "f16", "bf16", "int8", "int8 f16", "int8 tensor", "int8 channel", "int4 32", "int4 64", "int4 all",
                 "numbers", "tree", "prefix", "window", "sinks", "softcap", "alibi", "bias", "not causal", "invariant",
-                "prompt or chunk", "step", "few")
+                "prompt or chunk", "step", "few", "single rows")
     if cases >= CASES:
         assert all(counts[kind] >= 3 for kind in expected), mixture
