@@ -135,7 +135,8 @@ SdpaForm decode_form(const SdpaKernel &kernel, const SdpaParameters &n, const Ta
     SdpaNumerics numerics = split_numerics_of(kernel, n, target);
     numerics.channel_group = decode_channel_group(target, kernel.accumulator, kernel.head_dim);
     const auto schedule = [=](auto &stages, const Func &out, const SdpaTensors &of, Passes &passes) {
-        schedule_decode(stages, out, passes, parameters, target, {of.key, of.value, of.row_shift, of.value_dim});
+        schedule_decode(stages, out, passes, parameters, target,
+                        {of.key, of.value, of.row_shift, of.value_dim, of.heads_of_task});
     };
     if (decode_takes_int8(kernel))
         return form_of<SdpaInt8Stages>(

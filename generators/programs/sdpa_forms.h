@@ -16,6 +16,7 @@ struct SdpaParameters {
 struct SdpaTensors {
     Halide::ImageParam query, key, value, row_shift;
     Halide::Expr value_dim;
+    Halide::Expr heads_of_task;  // key heads of a task of decode, where rows are in pages
     // A prefetched table over pairs: its name in steps (ScoreUpdate), and whether a call gives one.
     struct Table {
         Halide::ImageParam buffer;

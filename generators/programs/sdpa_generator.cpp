@@ -65,6 +65,7 @@ public:
         if (cache != Cache::dense) {
             row_shift = add_input<Buffer<>>("row_shift", Int(32), 2);
             keys = add_input<int32_t>("keys");
+            heads_of_task = add_input<int32_t>("heads_of_task");
         }
         if (kind != Kind::weights) value = add_input<Buffer<>>("value", stored, 4);
         if (cache == Cache::int8 || cache == Cache::int4) {
@@ -130,9 +131,9 @@ public:
         attune::require(prefetch_tables == 0 || (form.fetches_tables && bias),
                         "prefetch_tables is for prefill and bf16_dot of a kind that has a bias");
         attune::Passes passes;
-        attune::SdpaTensors tensors{query, key, {}, {}, in_value_dim(), {}};
+        attune::SdpaTensors tensors{query, key, {}, {}, in_value_dim(), {}, {}};
         if (value) tensors.value = *value;
-        if (row_shift) tensors.row_shift = *row_shift;
+        if (row_shift) tensors.row_shift = *row_shift, tensors.heads_of_task = *heads_of_task;
         if (prefetch_tables)
             tensors.fetched_tables = {{*bias, Func(*bias).name(), *has_bias}, {*mask, Func(*mask).name(), *has_mask}};
         if (using_autoscheduler())
@@ -155,7 +156,7 @@ private:
     Scales of_keys, of_values;
     Input<Buffer<>> *value = nullptr, *pair_weight = nullptr, *bias = nullptr, *slopes = nullptr, *mask = nullptr,
                     *sinks = nullptr, *finite_values = nullptr, *blocks = nullptr, *row_shift = nullptr;
-    Input<int32_t> *keys = nullptr;
+    Input<int32_t> *keys = nullptr, *heads_of_task = nullptr;
     Input<bool> *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr, *has_sinks = nullptr, *probabilities = nullptr;
     Input<double> *pair_bias = nullptr, *softcap = nullptr, *keep_scale = nullptr;
     Input<uint32_t> *seed_low = nullptr, *seed_high = nullptr, *dropout_offset = nullptr, *first_query = nullptr,

@@ -88,7 +88,7 @@ void schedule_decode_of_one_size(SdpaStages &s, const DecodeParameters &paramete
     s.query_t.reorder_storage(d, r, s.t, s.h, s.b);
     for (int stage = 0; stage < 2; stage++) {
         // Unrolled, so that the selects between the three fold away.
-        schedule_kv_block_tasks(s, stage, stage == 0 ? s.full_block : s.partial_block, lanes).unroll(d);
+        schedule_kv_block_tasks(s, stage, in, lanes).unroll(d);
         const DecodeBlock c = begin_kv_block(s, stage, parameters, passes, in, lanes);
         schedule_qk_of_one_size(c, c.p.qk);
         schedule_decode_softmax(c);
@@ -106,7 +106,7 @@ void schedule_decode_of_any_size(SdpaStages &s, const DecodeParameters &paramete
             "value_block and the keys of a run must divide one another");
     s.query_t.reorder_storage(s.d, s.r, s.t, s.h, s.b);
     for (int stage = 0; stage < 2; stage++) {
-        schedule_kv_block_tasks(s, stage, stage == 0 ? s.full_block : s.partial_block, lanes);
+        schedule_kv_block_tasks(s, stage, in, lanes);
         const DecodeBlock c = begin_kv_block(s, stage, parameters, passes, in, lanes);
         schedule_qk_of_any_size(c);
         schedule_decode_softmax(c);
@@ -134,7 +134,7 @@ void schedule_decode(SdpaBf16DotStages &dots, Func out, Passes &passes, const De
     s.query_t.bound(e, 0, 2).reorder_storage(e, d, r, s.t, s.h, s.b).reorder(e, d).vectorize(e);
     for (int stage = 0; stage < 2; stage++) {
         const SdpaBf16DotStages::Pairs &of_kv_block = stage == 0 ? dots.full : dots.partial;
-        schedule_kv_block_tasks(s, stage, stage == 0 ? s.full_block : s.partial_block, lanes).unroll(d);
+        schedule_kv_block_tasks(s, stage, in, lanes).unroll(d);
         const DecodeBlock c = begin_kv_block(s, stage, parameters, passes, in, lanes);
         schedule_qk_of_one_size(c, c.p.qk).update().reorder(of_kv_block.channel, lane).atomic().vectorize(of_kv_block.channel);
         schedule_decode_softmax(c, dots, of_kv_block);

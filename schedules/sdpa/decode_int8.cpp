@@ -111,7 +111,7 @@ void schedule_decode(SdpaInt8Stages &stages, Func out, Passes &passes, const Dec
     schedule_queries(stages, lanes);
     for (int stage = 0; stage < 2; stage++) {
         const SdpaInt8Stages::Integers &n = stage == 0 ? stages.full : stages.partial;
-        schedule_kv_block_tasks(s, stage, stage == 0 ? s.full_block : s.partial_block, lanes).unroll(s.d);
+        schedule_kv_block_tasks(s, stage, in, lanes).unroll(s.d);
         DecodeBlock c = begin_kv_block(s, stage, parameters, passes, in, lanes);
         c.product_rows = product_rows;
         schedule_scales(c, n);

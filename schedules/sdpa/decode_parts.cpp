@@ -82,12 +82,20 @@ int begin_decode(SdpaStages &s, Func out, const DecodeParameters &parameters, co
     return lanes;
 }
 
-Stage schedule_kv_block_tasks(const SdpaStages &s, int stage, const RVar &kv_block, int lanes) {
-    const RVar block_task("block_task");
+Stage schedule_kv_block_tasks(const SdpaStages &s, int stage, const DecodeInputs &in, int lanes) {
+    const RVar block_task("block_task"), kv_block = stage == 0 ? s.full_block : s.partial_block;
     Func packed = s.block_packed;
     Stage tasks = packed.update(stage);
-    tasks.reorder(s.d, s.r, s.t, kv_block, s.h, s.b)
-        .fuse(kv_block, s.h, block_task)
+    Var heads = s.h;
+    if (in.heads_of_task.defined()) {
+        const Var head("head");
+        heads = Var("heads");
+        tasks.split(s.h, heads, head, in.heads_of_task, TailStrategy::GuardWithIf)
+            .reorder(s.d, s.r, s.t, head, kv_block, heads, s.b);
+    } else {
+        tasks.reorder(s.d, s.r, s.t, kv_block, heads, s.b);
+    }
+    tasks.fuse(kv_block, heads, block_task)
         .fuse(block_task, s.b, block_task)
         .parallel(block_task)
         .vectorize(s.d, lanes, TailStrategy::GuardWithIf);

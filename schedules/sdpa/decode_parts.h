@@ -51,8 +51,8 @@ struct DecodeBlock {
 // the lanes.
 int begin_decode(SdpaStages &, Halide::Func out, const DecodeParameters &, const Halide::Target &, const DecodeInputs &,
                  int product_rows);
-// The tasks of update `stage`: full KV blocks, or partial ones.
-Halide::Stage schedule_kv_block_tasks(const SdpaStages &, int stage, const Halide::RVar &kv_block, int lanes);
+// The tasks of update `stage`: full KV blocks, or partial ones; of one key head, or of heads_of_task, one after another.
+Halide::Stage schedule_kv_block_tasks(const SdpaStages &, int stage, const DecodeInputs &, int lanes);
 // Stages that full and partial KV blocks have in common: tasks, scores without the products, and dropout.
 DecodeBlock begin_kv_block(SdpaStages &, int stage, const DecodeParameters &, Passes &, const DecodeInputs &, int lanes);
 // Products as lanes of partial sums over the channels, `lane_qk`, added up across lanes at the end by the loop `across` of the

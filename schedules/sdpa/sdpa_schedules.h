@@ -82,6 +82,7 @@ struct DecodeParameters {
 struct DecodeInputs {
     Halide::ImageParam key, value, row_shift;
     Halide::Expr value_dim;
+    Halide::Expr heads_of_task;  // key heads of a task, where rows are in pages; not defined: one
 };
 void schedule_decode(SdpaStages &, Halide::Func out, Passes &, const DecodeParameters &, const Halide::Target &,
                      const DecodeInputs &);

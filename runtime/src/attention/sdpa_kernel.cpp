@@ -34,6 +34,14 @@ AttentionForm form_of(const SdpaCall &c, const VariantRecord &variant) {
     return form;
 }
 
+// Key heads that a task of decode reads, where rows are in pages: as many as leave each thread some tasks, since heads share
+// the pages that a task opens.
+std::int32_t heads_of_task(const SdpaProblem &p, const VariantRecord &variant, int threads) {
+    const std::int64_t blocks = p.batch * ceil_div(p.keys, std::max<std::int64_t>(variant.kv_block, 1)),
+                       tasks = threads == 1 ? 1 : 4 * threads;
+    return static_cast<std::int32_t>(std::clamp<std::int64_t>(p.key_heads * blocks / tasks, 1, p.key_heads));
+}
+
 }  // namespace
 
 // Whether values are searched for NaN and Inf before the kernel. In KV blocks that a mask touches, values that may hold either
@@ -208,6 +216,7 @@ Status KernelCall::call() {
     if (checks_captures_) blocks.emplace(any_blocks());
     std::optional<CaptureArguments> captures;
     if (c_.user) captures.emplace(*c_.user, p_);
+    const int threads = threads_of_kernel(worthwhile_threads(p_, context_.threads));
     const AttentionArguments arguments{.query = query.get(),
                                        .key = key.get(),
                                        .band_begin = band_begin.get(),
@@ -219,6 +228,7 @@ Status KernelCall::call() {
                                        .scale = c_.scale,
                                        .row_shift = row_shift.get(),
                                        .keys = every_key_,
+                                       .heads_of_task = heads_of_task(p_, variant_, threads),
                                        .value = value.get(),
                                        .key_scale_f16 = scale(&ScaleBuffers::key_f16),
                                        .value_scale_f16 = scale(&ScaleBuffers::value_f16),
@@ -257,7 +267,7 @@ Status KernelCall::call() {
                                        .out = out.get(),
                                        .lse = lse.get()};
     const auto kernel = c_.row_shift.given() && !is_quantised(c_) ? variant_.pages_kernel : variant_.kernel;
-    return call_kernel(context_, kernel, arguments, form_of(c_, variant_), worthwhile_threads(p_, context_.threads));
+    return call_kernel(context_, kernel, arguments, form_of(c_, variant_), threads);
 }
 
 }  // namespace

@@ -187,9 +187,11 @@ void HalideBuffer::append(std::int64_t extent, std::int64_t stride) {
     dims_[buffer_.dimensions++] = {0, static_cast<std::int32_t>(extent), static_cast<std::int32_t>(stride), 0};
 }
 
+int threads_of_kernel(int threads) { return current_call ? 1 : threads; }
+
 Status call_kernel(Context::State &context, Kernel kernel, void **args, int threads) {
     install_handlers();
-    Call call{context, current_call ? 1 : threads, {}, {}};  // a task has one thread
+    Call call{context, threads_of_kernel(threads), {}, {}};
     void *user_context = &call;
     args[0] = &user_context;
     Mark mark(call);

@@ -30,6 +30,8 @@ private:
 using Kernel = int (*)(void **);
 // Runs kernel(args) with at most `threads` threads; sets args[0]. Halide's error codes become a Status.
 Status call_kernel(Context::State &, Kernel, void **args, int threads);
+// The threads that a kernel called here may have of so many: one within a task of run_tasks().
+int threads_of_kernel(int threads);
 
 // Runs a kernel with a struct of kernel_arguments.h; `form` says which of its members the kernel has, where kernels differ.
 template<typename Arguments>
