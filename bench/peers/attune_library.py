@@ -8,7 +8,8 @@ import numpy as np
 
 from arrays import LINE, zeros
 
-DTYPES = {"float32": 0, "float64": 1, "int32": 2, "bool": 3, "bfloat16": 4, "float16": 5}
+DTYPES = {"float32": 0, "float64": 1, "int32": 2, "bool": 3, "bfloat16": 4, "float16": 5, "int8": 6,
+          "uint8": 7, "int64": 8}
 CAUSAL = {False: 0, True: 2}  # none, bottom_right
 PAGE = 4096  # bytes; where smaller arrays begin is not felt
 SCORES = {"dot_product": 0, "general": 1, "cosine": 2, "gaussian": 3}
@@ -23,12 +24,22 @@ class Options(ctypes.Structure):
     _fields_ = [("score", ctypes.c_int32), ("causal", ctypes.c_int32), ("alibi", ctypes.c_int32),
                 ("weights_mode", ctypes.c_int32), ("scale", ctypes.c_double), ("softcap", ctypes.c_double),
                 ("dropout", ctypes.c_double), ("seed", ctypes.c_uint64), ("left", ctypes.c_int64), ("right", ctypes.c_int64),
-                *((name, Tensor) for name in ("score_weight", "bias", "mask", "valid_lens", "weights", "lse"))]
+                *((name, Tensor) for name in ("score_weight", "bias", "mask", "valid_lens", "cache_lens", "weights", "lse"))]
 
 
 class Backward(ctypes.Structure):
     _fields_ = [(name, Tensor) for name in ("out", "lse", "grad_out", "grad_query", "grad_key", "grad_value", "grad_bias",
                                        "grad_score")]
+
+
+class Pages(ctypes.Structure):
+    """Numbers have rows alone."""
+
+    _fields_ = [(name, Tensor) for name in ("rows", "scale", "minimum")]
+
+
+class RowSteps(ctypes.Structure):
+    _fields_ = [*((name, Tensor) for name in ("norm_weight", "cos", "sin", "positions")), ("hadamard", ctypes.c_int32)]
 
 
 class MultiHead(ctypes.Structure):
@@ -55,7 +66,7 @@ def tensor(array):
 
 
 def options(score="dot_product", alibi=False, scale=math.nan, softcap=0, dropout=0, seed=0, causal=False, left=-1, **tensors):
-    """tensors: score_weight, bias, mask, valid_lens, weights, lse; weights are those after the softmax."""
+    """tensors: score_weight, bias, mask, valid_lens, cache_lens, weights, lse; weights are those after the softmax."""
     o = Options(score=SCORES[score], causal=CAUSAL[causal], alibi=alibi, weights_mode=3, scale=scale, softcap=softcap,
                 dropout=dropout, seed=seed, left=left, right=-1)
     for name, array in tensors.items():
@@ -71,9 +82,9 @@ class Attune:
             self.library = ctypes.CDLL(str(path))
         except OSError as error:
             raise SystemExit(f"--library: {error}")
-        for name in ("sdpa", "sdpa_backward", "variable_length", "additive", "additive_backward", "multi_head", "linear",
-                     "pack_linear_weight", "batch_dot", "masked_softmax", "dropout_mask", "write", "read", "status",
-                     "last_variant", "machine"):
+        for name in ("sdpa", "sdpa_backward", "variable_length", "paged", "append", "additive", "additive_backward",
+                     "multi_head", "linear", "pack_linear_weight", "batch_dot", "masked_softmax", "dropout_mask", "write",
+                     "copy", "read", "status", "last_variant", "machine"):
             self._function(name).restype = ctypes.c_char_p
         self._function("open").restype = ctypes.c_void_p
         for name in ("fma_peak", "dot_peak", "tile_peak", "cpu_seconds_of_others"):
@@ -121,6 +132,19 @@ class Attune:
         arrays = (query, key, value, offsets, offsets, out)
         return self._call("variable_length", out, *map(tensor, arrays), options(**given), keep=(arrays, given))
 
+    def paged(self, query, key_pages, value_pages, offsets, table, lens, out):
+        """query, out (Tq, H, D); pages: tuples of rows (P, page, H, D) and, of quantised ones, scales and minima."""
+        arrays = (query, *key_pages, *value_pages, offsets, table, lens)
+        pages = (Pages(*map(tensor, p)) for p in (key_pages, value_pages))
+        return self._call("paged", out, tensor(query), *pages, *map(tensor, (offsets, table, lens, out)), keep=arrays)
+
+    def append(self, key, value, slots, key_pages, value_pages, norm_weight, cos, sin, positions):
+        """Rows (T, H, D) into pages, with norm, RoPE and Hadamard rotation of keys, and rotation of values."""
+        arrays = (key, value, slots, *key_pages, *value_pages, norm_weight, cos, sin, positions)
+        pages = (Pages(*map(tensor, p)) for p in (key_pages, value_pages))
+        steps = RowSteps(*map(tensor, (norm_weight, cos, sin, positions)), hadamard=1)
+        return self._call("append", None, *map(tensor, (key, value, slots)), *pages, steps, keep=arrays)
+
     def additive(self, query, key, value, w_score, out, w_query=None, w_key=None, **given):
         arrays = (query, key, value, out, w_query, w_key, w_score)
         return self._call("additive", out, *map(tensor, arrays), options(**given), keep=(arrays, given))
@@ -159,6 +183,9 @@ class Attune:
 
     def write(self, out):
         return self._call("write", None, tensor(out), ctypes.c_int64(out.nbytes), keep=(out,))
+
+    def copy(self, array, out):
+        return self._call("copy", None, tensor(array), tensor(out), ctypes.c_int64(out.nbytes), keep=(array, out))
 
     def dropout_mask(self, probability, seed, shape):
         mask = zeros(shape, np.bool_)

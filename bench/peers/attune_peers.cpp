@@ -13,7 +13,16 @@ struct PeersOptions {
     double scale, softcap, dropout;                   // scale NaN: not given
     std::uint64_t seed;
     std::int64_t left, right;  // attune::Window
-    PeersTensor score_weight, bias, mask, valid_lens, weights, lse;
+    PeersTensor score_weight, bias, mask, valid_lens, cache_lens, weights, lse;
+};
+
+struct PeersPages {
+    PeersTensor rows, scale, minimum;
+};
+
+struct PeersRowSteps {
+    PeersTensor norm_weight, cos, sin, positions;
+    std::int32_t hadamard;  // bool: of keys and values
 };
 
 struct PeersBackward {
@@ -52,10 +61,13 @@ attune::SdpaOptions options(const PeersOptions &p) {
     o.dropout = {p.dropout, p.seed, 0};
     o.window = {p.left, p.right};
     o.score_weight = view(p.score_weight);
-    o.bias = view(p.bias), o.mask = view(p.mask), o.valid_lens = view(p.valid_lens);
+    o.bias = view(p.bias), o.mask = view(p.mask);
+    o.valid_lens = view(p.valid_lens), o.cache_lens = view(p.cache_lens);
     o.weights = output(p.weights), o.lse = output(p.lse);
     return o;
 }
+
+attune::Pages pages(const PeersPages &p) { return {output(p.rows), output(p.scale), output(p.minimum)}; }
 
 const char *answer(Session &s, const attune::Status &status) {
     s.message = status.message();
@@ -93,6 +105,24 @@ const char *attune_peers_variable_length(Session *s, const PeersTensor *query, c
                                          const PeersTensor *out, const PeersOptions *o) {
     return answer(*s, attune::variable_length_attention(s->context, view(*query), view(*key), view(*value), view(*cu_seqlens_q),
                                                         view(*cu_seqlens_k), output(*out), options(*o)));
+}
+
+const char *attune_peers_paged(Session *s, const PeersTensor *query, const PeersPages *keys, const PeersPages *values,
+                               const PeersTensor *cu_seqlens_q, const PeersTensor *block_table, const PeersTensor *lens,
+                               const PeersTensor *out) {
+    return answer(*s, attune::paged_attention(s->context, view(*query), pages(*keys), pages(*values), view(*cu_seqlens_q),
+                                              view(*block_table), view(*lens), output(*out)));
+}
+
+const char *attune_peers_append(Session *s, const PeersTensor *key, const PeersTensor *value, const PeersTensor *slots,
+                                const PeersPages *keys, const PeersPages *values, const PeersRowSteps *steps) {
+    attune::AppendOptions o;
+    o.key_steps.norm_weight = view(steps->norm_weight);
+    o.key_steps.rope.cos = view(steps->cos), o.key_steps.rope.sin = view(steps->sin);
+    o.key_steps.hadamard = o.rotate_values = steps->hadamard != 0;
+    o.positions = view(steps->positions);
+    return answer(*s,
+                  attune::paged_append(s->context, view(*key), view(*value), view(*slots), pages(*keys), pages(*values), o));
 }
 
 const char *attune_peers_additive(Session *s, const PeersTensor *query, const PeersTensor *key, const PeersTensor *value,
@@ -169,6 +199,17 @@ const char *attune_peers_write(Session *s, const PeersTensor *out, std::int64_t 
     s->team.run(parts, [&](int part) {
         const std::int64_t from = bytes * part / parts, to = bytes * (part + 1) / parts;
         std::memset(static_cast<char *>(out->data) + from, 1, static_cast<std::size_t>(to - from));
+    });
+    return nullptr;
+}
+
+// One copy of so many bytes by all threads: the least cost of a call that reads and writes as much.
+const char *attune_peers_copy(Session *s, const PeersTensor *from, const PeersTensor *to, std::int64_t bytes) {
+    const int parts = 8 * s->team.threads();
+    s->team.run(parts, [&](int part) {
+        const std::int64_t first = bytes * part / parts, end = bytes * (part + 1) / parts;
+        std::memcpy(static_cast<char *>(to->data) + first, static_cast<const char *>(from->data) + first,
+                    static_cast<std::size_t>(end - first));
     });
     return nullptr;
 }

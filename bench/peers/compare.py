@@ -47,9 +47,11 @@ def main():
     import cells_dense
     import cells_layers
     import cells_ragged
+    import cells_serving
     import cells_users
 
-    modules = cells_dense, cells_backward, cells_ragged, cells_additive, cells_layers, cells_attention, cells_users
+    modules = (cells_dense, cells_backward, cells_ragged, cells_serving, cells_additive, cells_layers, cells_attention,
+               cells_users)
     makers = {n: f for module in modules for n, f in module.cells()}
     makers = {n: f for n, f in makers.items() if re.search(args.only, n)}
     if args.list:

@@ -101,7 +101,7 @@ class Peers:
         inputs = {name: aligned(x) for name, x in inputs.items()}
         helper, types = self.onnx.helper, self.onnx.TensorProto
         element = {"float32": types.FLOAT, "float16": types.FLOAT16, "bool": types.BOOL, "int32": types.INT32,
-                   "int64": types.INT64}
+                   "int64": types.INT64, "int8": types.INT8, "uint8": types.UINT8}
 
         def info(name, array):
             return helper.make_tensor_value_info(name, element[array.dtype.name], array.shape)

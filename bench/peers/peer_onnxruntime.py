@@ -76,3 +76,30 @@ def group_query(peers, problem):
     node = "com.microsoft:GroupQueryAttention", list(arrays), list(outputs), attributes
     call = peers.lazy(lambda: peers.graph([node], arrays, outputs, opset=17))
     return lambda: heads(call(), problem.heads)
+
+
+def group_query_quantised(peers, problem, bits):
+    """GroupQueryAttention over caches of 8 or 4 bits with a scale for each channel, two channels of 4 bits to a byte."""
+    q, k, v = (np.asarray(x, np.float32) for x in problem.arrays)
+    most = {8: 127, 4: 7}[bits]
+
+    def quantised(x):
+        scale = np.abs(x).max(axis=(0, 2), keepdims=True) / most  # (1, Hkv, 1, D)
+        codes = np.clip(np.rint(x / scale), -most - (bits == 4), most).astype(np.int8)
+        if bits == 4:
+            codes = (codes + 8).astype(np.uint8)
+            codes = codes[..., 0::2] | codes[..., 1::2] << 4
+        return aligned(codes), aligned(scale.astype(np.float32))
+
+    caches, scales = zip(*map(quantised, (k, v)))
+    last = lambda x: rows(x[:, :, -problem.queries :])
+    arrays = {"q": rows(q), "k": last(k), "v": last(v), "past_k": caches[0], "past_v": caches[1],
+              "last": np.full(problem.batch, problem.keys - 1, np.int32), "total": np.array(problem.keys, np.int32),
+              "k_scale": scales[0], "v_scale": scales[1]}
+    names = [*list(arrays)[:7], "", "", "", "", "", "k_scale", "v_scale"]
+    outputs = {"out": zeros_like(arrays["q"]), "new_k": caches[0], "new_v": caches[1]}
+    attributes = {"num_heads": problem.heads, "kv_num_heads": problem.key_heads, "k_quant_type": "PER_CHANNEL",
+                  "v_quant_type": "PER_CHANNEL", "kv_cache_bit_width": bits}
+    node = "com.microsoft:GroupQueryAttention", names, list(outputs), attributes
+    call = peers.lazy(lambda: peers.graph([node], arrays, outputs, opset=17))
+    return lambda: heads(call(), problem.heads)
