@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Tokens a second of examples/language_model beside transformers on the same weights, in turns: prompts, and the tokens after
-them. Called by scripts/bench_model.
+"""Tokens a second of examples/language_model beside transformers and, where llama-cpp-python is installed, llama.cpp on the
+same weights, in turns: prompts, and the tokens after them. Called by scripts/bench_model.
 
 usage: language_model.py [--rounds N] [--prompts N[,N...]] [--types f32,bf16] [--threads N]
 """
 import argparse
+import importlib.util
 import os
 import pathlib
 import random
@@ -12,6 +13,7 @@ import statistics
 import subprocess
 import time
 
+import numpy as np
 import torch
 import transformers
 
@@ -53,6 +55,42 @@ class Transformers:
         return len(tokens) / (read - begin), ANSWER / (end - read)
 
 
+class Llama:
+    """llama.cpp with flash attention. Its weights are those of the model as f16 or bf16; Q8_0, of half the size, is shown as
+    information."""
+
+    FTYPES = {"f16": 1, "q8_0": 7, "bf16": 32}  # llama_ftype
+
+    def __init__(self, kind, threads, rows):
+        import llama_cpp
+
+        self.library, file = llama_cpp, FOLDER / f"llama-{kind}.gguf"
+        if not file.exists():
+            parameters = llama_cpp.llama_model_quantize_default_params()
+            parameters.ftype, parameters.allow_requantize = self.FTYPES[kind], True
+            parameters.output_tensor_type = parameters.token_embedding_type = {"f16": 1, "q8_0": 8, "bf16": 30}[kind]
+            if llama_cpp.llama_model_quantize(str(GGUF).encode(), str(file).encode(), parameters):
+                raise RuntimeError(f"llama.cpp cannot write {file}")
+        self.model = llama_cpp.Llama(str(file), n_ctx=rows, n_batch=512, n_threads=threads, n_threads_batch=threads,
+                                     flash_attn=True, verbose=False)
+
+    def next_token(self):
+        count = self.model.n_vocab()
+        logits = self.library.llama_get_logits_ith(self.model.ctx, -1)
+        return int(np.ctypeslib.as_array(logits, (count,)).argmax())
+
+    def rates(self, tokens):
+        self.model.reset()
+        begin = time.perf_counter()
+        self.model.eval(tokens)
+        token = self.next_token()
+        read = time.perf_counter()
+        for _ in range(ANSWER):
+            self.model.eval([token])
+            token = self.next_token()
+        return len(tokens) / (read - begin), ANSWER / (time.perf_counter() - read)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
@@ -60,6 +98,7 @@ def main():
     parser.add_argument("--types", default="f32,bf16")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     given = parser.parse_args()
+    prompts = [int(n) for n in given.prompts.split(",")]
     torch.set_num_threads(given.threads)
     print(f"transformers {transformers.__version__}, PyTorch {torch.__version__}, {given.threads} threads, "
           f"{given.rounds} rounds; tokens a second: median (least to most)")
@@ -67,7 +106,12 @@ def main():
     for kind in given.types.split(","):
         engines = {f"Attune, cache {cache}": Attune(kind, given.threads, cache) for cache in (kind, "int8", "int4")}
         engines |= {f"transformers, {attention}": Transformers(kind, attention) for attention in ("sdpa", "eager")}
-        for count in map(int, given.prompts.split(",")):
+        if importlib.util.find_spec("llama_cpp"):
+            names = {"f32": ("f16",), "bf16": ("bf16", "q8_0")}[kind]
+            engines |= {f"llama.cpp, {name}": Llama(name, given.threads, max(prompts) + ANSWER + 8) for name in names}
+        else:
+            print("missing: llama.cpp (package llama-cpp-python)", flush=True)
+        for count in prompts:
             rates = {name: [] for name in engines}
             for _ in range(given.rounds):
                 for name, engine in engines.items():
