@@ -385,7 +385,7 @@ def paged_attention(query: ArrayLike, key_pages: ArrayLike | tuple[ArrayLike, ..
 
     Args:
         query: (Tq, Hq, Dk): queries [cu[b], cu[b + 1]) are those of sequence b.
-        key_pages: (P, page, Hkv, Dk), page a multiple of 16, type of query; or quantised as
+        key_pages: (P, page, Hkv, Dk), page a multiple of 16, or 1, type of query; or quantised as
             paged_append() takes them: (rows, scale) with rows i8, or (rows, scale, minimum) with rows
             u8, two channels a byte. Not of f64.
         value_pages: (P, page, Hkv, Dv), or quantised, as keys are or otherwise.
