@@ -151,7 +151,8 @@ def quantised(name, attune, peers, problem, stored):
         if peers.ort:
             programs[f"onnxruntime GroupQueryAttention, {bits} bits"] = peers.lazy(
                 lambda: peer_onnxruntime.group_query_quantised(peers, problem, bits))
-        programs[f"llama.cpp, {kind}"] = peers.lazy(lambda: peer_llama.attention(peers, problem, kind))
+        if peers.llama:
+            programs[f"llama.cpp, {kind}"] = peers.lazy(lambda: peer_llama.attention(peers, problem, kind))
     nbytes = sum(x.nbytes for p in pages for x in p)
     numbers = functools.partial(reference_of, problem=problem, keys=keys.numbers, values=values.numbers)
     others = tuple(n for n in programs if n != "attune")

@@ -28,7 +28,7 @@ def parse():
     parser.add_argument("--library", type=pathlib.Path, default=ROOT / "build/native/bench/libattune_peers.so")
     parser.add_argument("--only", type=re.compile, default="", metavar="REGEX", help="which cells, such as 'decode|causal'")
     parser.add_argument("--list", action="store_true", help="the names of the cells")
-    parser.add_argument("--peers", metavar="NAMES", help="of torch,onnxruntime,openvino; default: all")
+    parser.add_argument("--peers", metavar="NAMES", help="of torch,onnxruntime,openvino,llama_cpp; default: all")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="for the report and every round, such as build/bench")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""PyTorch, onnxruntime and OpenVINO, where they are installed."""
+"""PyTorch, onnxruntime, OpenVINO and llama.cpp, where they are installed."""
 
 import importlib
 import os
@@ -7,8 +7,6 @@ import os
 import numpy as np
 
 from arrays import aligned, zeros_like
-
-NAMES = ("torch", "onnxruntime", "openvino")
 
 
 class Peers:
@@ -24,6 +22,7 @@ class Peers:
         if self.ort and not self.onnx:
             self.ort = None
         self.openvino = self._load("openvino", only)
+        self.llama = self._load("llama_cpp", only)
         if self.torch:
             self.torch.set_num_threads(threads)
             self.torch.set_grad_enabled(False)
