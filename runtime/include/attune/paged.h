@@ -60,10 +60,11 @@ struct PagedOptions {
 // by side. Work and choice of the variant follow the rows held. A sequence's result has the bits of the same call for it alone,
 // and those of scaled_dot_product_attention over the same rows in order.
 //
-// Pages of one row (pool.h) make the table a list of single keys: a sequence attends to the rows that it names, in its order,
-// the last of them that of its last query; a row named twice counts twice. With a sequence of one query for each query, these
-// are the keys that an indexer chose for it (DeepSeek Sparse Attention, DeepSeek-AI, 2025; Quest, Tang et al., 2024).
-// Positions, which window, ALiBi and distance_bias count, are those in the list. Listed rows are copied to scratch first.
+// Pages of one row (pool.h) make block_table a list of single keys: a sequence attends to the rows that its list names, in
+// the order of the list, and its last query stands at the last of them; a row named twice counts twice. Where each query is
+// a sequence of its own, these are the keys that an indexer chose for it (DeepSeek Sparse Attention, DeepSeek-AI, 2025;
+// Quest, Tang et al., 2024). Positions, which window, ALiBi and distance_bias count, are those in the list. Listed rows are
+// copied to scratch first.
 //
 // Quantised rows are taken as numbers: of f32 where a kernel reads them in place (few queries; i8 with i8 or u8 with u8), else
 // of the type of query, which they are rounded to. The result is that over rows of these numbers, but for rounding: few queries

@@ -8,8 +8,7 @@
 namespace attune {
 namespace {
 
-constexpr std::int64_t bytes_together = 64 << 20;   // of keys and values
-constexpr std::int64_t bytes_per_thread = 1 << 18;  // that a core copies in about the time in which another core wakes
+constexpr std::int64_t bytes_together = 64 << 20;  // of keys and values
 
 std::int64_t row_bytes(const ConstView &rows) { return rows.extent[3] * size_of(rows.dtype); }
 // Bytes of a row of numbers.
@@ -42,8 +41,7 @@ Status copy_rows(Context::State &context, const SdpaCall &c, const ConstView &ro
         return {};
     };
     const std::int64_t bytes = c.sizes.key_heads * keys * row_bytes(rows);
-    const int threads = static_cast<int>(std::clamp<std::int64_t>(bytes / bytes_per_thread, 1, context.threads));
-    return run_tasks(context, c.sizes.key_heads * tasks_of_head, threads, copy);
+    return run_tasks(context, c.sizes.key_heads * tasks_of_head, threads_for_copy(context, bytes), copy);
 }
 
 // Copies `rows`, the keys or the values of all heads of `part`, to `memory` as numbers, and points `rows` to the copy.
@@ -68,6 +66,11 @@ Status gather(Context::State &context, char *memory, SdpaCall &part) {
 }
 
 }  // namespace
+
+int threads_for_copy(const Context::State &context, std::int64_t bytes) {
+    constexpr std::int64_t bytes_per_thread = 1 << 18;  // that a core copies in about the time in which another core wakes
+    return static_cast<int>(std::clamp<std::int64_t>(bytes / bytes_per_thread, 1, context.threads));
+}
 
 Status run_gathered(Context::State &context, const SdpaCall &c, const std::function<Status(const SdpaCall &part)> &run) {
     const std::int64_t bytes = c.sizes.keys * (key_bytes(c) + value_bytes(c)), all = c.sizes.key_heads;

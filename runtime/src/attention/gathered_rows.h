@@ -6,6 +6,9 @@
 
 namespace attune {
 
+// Threads that are worth waking to copy so many bytes.
+int threads_for_copy(const Context::State &, std::int64_t bytes);
+
 // Calls run(part) for key heads of a call of one entry over pages, as many at a time as 64 MiB hold of their keys and values,
 // which `part` has in order. Copies take a share of the time of the kernels that is the less, the more queries there are.
 Status run_gathered(Context::State &, const SdpaCall &, const std::function<Status(const SdpaCall &part)> &run);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "serving/listed_rows.h"
+#include "attention/gathered_rows.h"
 #include "execution/halide_call.h"
 #include <algorithm>
 #include <cstring>
@@ -8,13 +9,12 @@ namespace attune {
 namespace {
 
 constexpr std::int64_t rows_of_task = 64;
-constexpr std::int64_t bytes_per_thread = 1 << 18;  // that a core copies in about the time in which another core wakes
 
-// (1, H, rows, W) of a pool, and the same of the call, with the bytes of the listed rows.
+// (1, H, rows, W) of a pool, and the same of the call, whose memory begins `first` bytes into the scratch.
 struct Rows {
     const ConstView &pool;
     ConstView &listed;
-    std::int64_t bytes_of_row = 0, bytes = 0;
+    std::int64_t first = 0, bytes_of_row = 0;
 };
 
 // Copies all heads of listed rows [first, end).
@@ -43,27 +43,20 @@ Status take_listed_rows(Context::State &context, const SdpaCall &pool, const Con
     std::int64_t bytes = 0;
     for (Rows &r : all) {
         if (!r.pool.given()) continue;
-        r.bytes_of_row = r.pool.extent[3] * size_of(r.pool.dtype);
-        r.bytes = ceil_div(heads * keys * r.bytes_of_row, 64) * 64;
-        bytes += r.bytes;
+        r.first = bytes, r.bytes_of_row = r.pool.extent[3] * size_of(r.pool.dtype);
+        bytes += ceil_div(heads * keys * r.bytes_of_row, 64) * 64;
     }
     memory.emplace(*context.scratch, static_cast<std::size_t>(bytes));
     if (!memory->data()) return no_memory();
+    auto *to = static_cast<char *>(memory->data());
     const auto copy = [&](std::int64_t n, int) -> Status {
-        auto *to = static_cast<char *>(memory->data());
-        for (const Rows &r : all) {
-            if (r.bytes > 0) copy_rows(r, list, n * rows_of_task, std::min((n + 1) * rows_of_task, keys), to);
-            to += r.bytes;
-        }
+        for (const Rows &r : all)
+            if (r.pool.given()) copy_rows(r, list, n * rows_of_task, std::min((n + 1) * rows_of_task, keys), to + r.first);
         return {};
     };
-    const int threads = static_cast<int>(std::clamp<std::int64_t>(bytes / bytes_per_thread, 1, context.threads));
-    if (Status s = run_tasks(context, ceil_div(keys, rows_of_task), threads, copy); !s.ok()) return s;
-    auto *to = static_cast<char *>(memory->data());
-    for (const Rows &r : all) {
-        if (r.bytes > 0) r.listed = dense_view(to, r.pool.dtype, 1, heads, keys, r.pool.extent[3]);
-        to += r.bytes;
-    }
+    if (Status s = run_tasks(context, ceil_div(keys, rows_of_task), threads_for_copy(context, bytes), copy); !s.ok()) return s;
+    for (const Rows &r : all)
+        if (r.pool.given()) r.listed = dense_view(to + r.first, r.pool.dtype, 1, heads, keys, r.pool.extent[3]);
     if (!is_quantised(call)) call.row_shift = {};
     return {};
 }
