@@ -59,7 +59,7 @@ class Llama:
     """llama.cpp with flash attention. Its weights are those of the model as f16 or bf16; Q8_0, of half the size, is shown as
     information."""
 
-    FTYPES = {"f16": 1, "q8_0": 7, "bf16": 32}  # llama_ftype
+    KINDS = {"f16": (1, 1), "q8_0": (7, 8), "bf16": (32, 30)}  # llama_ftype, and the ggml_type of its tensors
 
     def __init__(self, kind, threads, rows):
         import llama_cpp
@@ -67,8 +67,9 @@ class Llama:
         self.library, file = llama_cpp, FOLDER / f"llama-{kind}.gguf"
         if not file.exists():
             parameters = llama_cpp.llama_model_quantize_default_params()
-            parameters.ftype, parameters.allow_requantize = self.FTYPES[kind], True
-            parameters.output_tensor_type = parameters.token_embedding_type = {"f16": 1, "q8_0": 8, "bf16": 30}[kind]
+            parameters.allow_requantize = True
+            parameters.ftype, parameters.token_embedding_type = self.KINDS[kind]
+            parameters.output_tensor_type = parameters.token_embedding_type
             if llama_cpp.llama_model_quantize(str(GGUF).encode(), str(file).encode(), parameters):
                 raise RuntimeError(f"llama.cpp cannot write {file}")
         self.model = llama_cpp.Llama(str(file), n_ctx=rows, n_batch=512, n_threads=threads, n_threads_batch=threads,

@@ -3,14 +3,13 @@
 caches are contiguous, of blocks of 32 channels: q8_0 with a scale of f16 each, q4_0 too (ggml-common.h); queries are f32."""
 
 import ctypes
-import importlib.util
 import pathlib
 
 import numpy as np
 
 from arrays import aligned, zeros
 
-TYPES = {"q8_0": 8, "q4_0": 2, "f16": 1}  # ggml_type
+TYPES = {"q8_0": 8, "q4_0": 2}  # ggml_type
 F32 = 0
 
 
@@ -19,16 +18,10 @@ class Parameters(ctypes.Structure):
 
     _fields_ = [("mem_size", ctypes.c_size_t), ("mem_buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool)]
 
-def load():
-    """(libggml-base, libggml-cpu), or ImportError."""
-    found = importlib.util.find_spec("llama_cpp")
-    if not found:
-        raise ImportError("No module named 'llama_cpp'")
-    folder = pathlib.Path(found.origin).parent / "lib"
-    try:
-        libraries = [ctypes.CDLL(str(folder / f"libggml-{name}.so"), mode=ctypes.RTLD_GLOBAL) for name in ("base", "cpu")]
-    except OSError as error:
-        raise ImportError(str(error)) from None
+def load(llama):
+    """(libggml-base, libggml-cpu) of the package."""
+    folder = pathlib.Path(llama.__file__).parent / "lib"
+    libraries = [ctypes.CDLL(str(folder / f"libggml-{name}.so"), mode=ctypes.RTLD_GLOBAL) for name in ("base", "cpu")]
     of_base = "ggml_init", "ggml_new_tensor_4d", "ggml_flash_attn_ext", "ggml_get_data", "ggml_new_graph"
     for library, names in zip(libraries, (of_base, ("ggml_backend_cpu_init", "ggml_threadpool_new"))):
         for name in names:
@@ -39,9 +32,9 @@ def load():
 
 def attention(peers, problem, kind):
     """A call of `problem`, whose keys and values are stored as `kind`."""
-    base, cpu = load()
+    base, cpu = load(peers.llama)
     q, k, v = (aligned(np.asarray(x, np.float32)) for x in problem.arrays)
-    blocks = {"q8_0": 34 / 32, "q4_0": 18 / 32, "f16": 2}[kind]
+    blocks = {"q8_0": 34 / 32, "q4_0": 18 / 32}[kind]
     size = int((k.size + v.size) * blocks + 8 * q.nbytes + (256 << 20))
     memory = zeros((size,), np.uint8)
     context = ctypes.c_void_p(base.ggml_init(Parameters(size, memory.ctypes.data, False)))
