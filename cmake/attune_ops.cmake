@@ -14,8 +14,7 @@ set(attune_part_generator_math generators/math/bf16_parts.cpp generators/math/ex
 set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/halide_patches/interval_bounds.cpp
   lowering/halide_patches/uses_variable.cpp
   lowering/instructions/powers.cpp lowering/passes/async_copies.cpp lowering/passes/bf16_dots.cpp
-  lowering/passes/broadcast_lanes.cpp
-  lowering/passes/load_tiles_past_l1.cpp
+  lowering/passes/int8_matrix_products.cpp lowering/passes/broadcast_lanes.cpp lowering/passes/load_tiles_past_l1.cpp
   lowering/passes/join_amx_tiles.cpp lowering/passes/lift_row_shifts.cpp lowering/passes/mask_tail_loads.cpp
   lowering/passes/pin_stack_slots.cpp lowering/passes/places.cpp
   lowering/passes/prefetch.cpp lowering/passes/prefetch_next.cpp lowering/passes/prefetch_stores.cpp

@@ -26,8 +26,9 @@ struct Passes {
     // After prefetches, whose addresses read the table too.
     std::vector<LiftedShifts> lifted_shifts;  // passes/lift_row_shifts.h
     // AArch64, wherever their pattern occurs. After the passes that find loops by name and count their rounds.
-    bool bf16_dots = true;        // passes/bf16_dots.h
-    bool broadcast_lanes = true;  // passes/broadcast_lanes.h
+    bool bf16_dots = true;             // passes/bf16_dots.h
+    bool int8_matrix_products = true;  // passes/int8_matrix_products.h
+    bool broadcast_lanes = true;       // passes/broadcast_lanes.h
 };
 
 // Adds the passes to the pipeline, whose schedule may be completed afterwards.

@@ -13,6 +13,13 @@ define weak_odr <4 x float> @attune_bf16_dotx4(<4 x float> %sum, <8 x i16> %a, <
   ret <4 x float> %r
 }
 
+; Sums of 2 rows by 2 columns, each of 8 products of int8: smmla. Rows and columns are halves of the factors.
+declare <4 x i32> @llvm.aarch64.neon.smmla.v4i32.v16i8(<4 x i32>, <16 x i8>, <16 x i8>)
+define weak_odr <4 x i32> @attune_int8_matrixx4(<4 x i32> %sum, <16 x i8> %a, <16 x i8> %b) nounwind alwaysinline {
+  %r = tail call <4 x i32> @llvm.aarch64.neon.smmla.v4i32.v16i8(<4 x i32> %sum, <16 x i8> %a, <16 x i8> %b)
+  ret <4 x i32> %r
+}
+
 ; Rounding to bf16, ties to even: bfcvtn, bfcvtn2, and bfcvt of one float.
 define weak_odr <8 x i16> @attune_round_to_bf16x8(<8 x float> %x) nounwind alwaysinline {
   %rounded = fptrunc <8 x float> %x to <8 x bfloat>

@@ -63,6 +63,11 @@ attune_list_variants(sdpa_int8 arm64_dot)
 attune_check_inner_loops(NAME int8_decode_64 GENERATOR sdpa TARGET arm64_dot
   EXPECT loops=4 minimum=16 products=sdot
   PARAMETERS schedule=decode cache=int8 dtype=bfloat16 head_dim=64 kind=plain ${ATTUNE_PARAMETERS_bf16/64/decode/rows4/plain})
+# smmla multiplies two digits of four rows with two keys or channels of eight terms; values are 8 keys by 8 channels.
+attune_list_variants(sdpa_int8 arm64_bf16)
+attune_check_inner_loops(NAME int8_decode_64_bf16 GENERATOR sdpa TARGET arm64_bf16
+  EXPECT loops=4 minimum=16 share=0.16 products=smmla
+  PARAMETERS schedule=decode cache=int8 dtype=bfloat16 head_dim=64 kind=plain ${ATTUNE_PARAMETERS_bf16/64/decode/rows4/plain})
 attune_list_variants(sdpa_int8 zen4)
 attune_check_inner_loops(NAME int8_decode_64_zen4 GENERATOR sdpa TARGET zen4
   EXPECT loops=4 minimum=8 products=vpdpwssd

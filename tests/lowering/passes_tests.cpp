@@ -173,6 +173,34 @@ TEST_CASE("sums over pairs of bf16 are dot products on AArch64", "[lowering]") {
     CHECK(count(widened.after, "attune_bf16_dot(") == 0);
 }
 
+TEST_CASE("sums of two rows by two columns are matrix products of int8 on AArch64", "[lowering]") {
+    ImageParam x(Int(8), 3, "digits"), y(Int(8), 3, "keys");
+    Var column("column"), row("row");
+    const auto code = [&](const Target &target, int terms) {
+        Func sum("total"), out("row");
+        RDom k(0, terms, 0, 16, "k");
+        sum(column, row) += cast<int32_t>(x(k.x, row, k.y)) * cast<int32_t>(y(k.x, column, k.y));
+        out(column, row) = sum(column, row);
+        out.bound(column, 0, 2).bound(row, 0, 2).vectorize(column).vectorize(row);
+        sum.compute_root().bound(column, 0, 2).bound(row, 0, 2).store_in(MemoryType::Stack).vectorize(column).vectorize(row);
+        sum.update().reorder(k.x, column, row, k.y).atomic().vectorize(k.x).vectorize(column).vectorize(row);
+        for (ImageParam *in : {&x, &y}) in->dim(1).set_stride(terms);
+        return code_of(out, {x, y}, {}, target);
+    };
+    const Target i8mm("arm-64-linux-arm_dot_prod-armv86a-no_runtime");
+    const Code matrix = code(i8mm, 8);
+    CHECK(count(matrix.before, "vector_reduce_add(") == 1);
+    CHECK(count(matrix.after, "vector_reduce_add(") == 0);
+    CHECK(count(matrix.after, "attune_int8_matrix(total[") == 1);
+    // The first factor has the rows: its lanes are those of the digits.
+    CHECK(has(matrix.after.substr(matrix.after.find("attune_int8_matrix(")), "digits["));
+    CHECK(matrix.after.find("digits[") < matrix.after.find("keys["));
+    const Code of_four = code(i8mm, 4);
+    CHECK(of_four.before == of_four.after);
+    const Code dots = code(Target("arm-64-linux-arm_dot_prod-no_runtime"), 8);
+    CHECK(dots.before == dots.after);
+}
+
 TEST_CASE("the last vector of a row is a masked load", "[lowering]") {
     ImageParam in(Float(32), 1, "in");
     Param<int> last("last");

@@ -45,6 +45,14 @@ Expr joined_digits(const IntegerDigits &digits, const Expr &r, const std::functi
     return sum(r * 2) + sum(r * 2 + 1) * 256;
 }
 
+// The sum of row n and of a column, from the tiles of sums.
+Expr of_tiles(const IntegerDigits &digits, const Func &tiles, const Expr &n, const Expr &column,
+              const std::vector<Expr> &rest) {
+    std::vector<Expr> at{column % digits.columns, n % digits.digits, n / digits.digits, column / digits.columns};
+    at.insert(at.end(), rest.begin(), rest.end());
+    return tiles(at);
+}
+
 // Queries in units of their own.
 void round_queries(SdpaInt8Stages &stages, Builder &build) {
     SdpaStages &s = build.s;
@@ -79,10 +87,22 @@ KvBlockStages int8_scores(const SdpaInt8Stages &stages, SdpaInt8Stages::Integers
     KvBlockStages p;
     RDom channel(0, digits.terms, 0, in.head_dim / digits.terms, "channel" + suffix);
     p.channel = channel.y, n.channel = channel.x;
+    const auto query = [&](const Expr &row) { return s.query_t(channel.x, row, channel.y, t, h, b); };
+    const Expr d = channel.y * digits.terms + channel.x;
     n.qk = Func("integer_qk" + suffix);
-    n.qk(r, k, c, t, h, b) = int32_t(0);
-    n.qk(r, k, c, t, h, b) += integer_product(s.query_t(channel.x, r, channel.y, t, h, b),
-                                              in.key(channel.y * digits.terms + channel.x, j, key_head, b));
+    if (digits.by_tiles()) {
+        const Var u = stages.u, g = stages.g;
+        n.packed_key = Func("packed_key" + suffix);
+        n.packed_key(s.d, k, c, h, b) = in.key(s.d, j, h, b);
+        n.qk_tiles = Func("integer_qk_tiles" + suffix);
+        n.qk_tiles(u, g, r, k, c, t, h, b) = int32_t(0);
+        n.qk_tiles(u, g, r, k, c, t, h, b) +=
+            integer_product(query(r * digits.digits + g), n.packed_key(d, k * digits.columns + u, c, key_head, b));
+        n.qk(r, k, c, t, h, b) = of_tiles(digits, n.qk_tiles, r, k, {c, t, h, b});
+    } else {
+        n.qk(r, k, c, t, h, b) = int32_t(0);
+        n.qk(r, k, c, t, h, b) += integer_product(query(r), in.key(d, j, key_head, b));
+    }
     p.qk = Func("qk" + suffix);
     p.qk(r, k, c, t, h, b) = number_of(joined_digits(digits, r, [&](const Expr &row) { return n.qk(row, k, c, t, h, b); }),
                                        stages.query_magnitude(r, t, h, b)) *
@@ -130,14 +150,28 @@ KvBlockStages int8_block_stages(const SdpaInt8Stages &stages, SdpaInt8Stages::In
     RDom key(0, digits.terms, 0, groups, "pv_key" + suffix);
     n.term = key.x, n.terms = key.y;
     n.packed_value = Func("packed_value" + suffix);
-    const Expr j = s.k * digits.terms + stages.e, last = build.in.keys - 1;
-    n.packed_value(stages.e, d, s.k, h, b) =
+    n.value_rows = Func("value_rows" + suffix);
+    const Var j = stages.j;
+    const Expr last = build.in.keys - 1;
+    n.value_rows(d, j, h, b) =
         cast(digits.type(), build.in.value(d, masked ? min(j, last) : unsafe_promise_clamped(j, 0, last), h, b));
+    n.packed_value(stages.e, d, s.k, h, b) = n.value_rows(d, s.k * digits.terms + stages.e, h, b);
     n.pv = Func("integer_pv" + suffix);
-    n.pv(r, d, z, c, t, h, b) = int32_t(0);
     const Expr group = c * (build.numerics.kv_block / digits.terms) + z * groups + key.y;
-    n.pv(r, d, z, c, t, h, b) +=
-        integer_product(n.weight(key.y * digits.terms + key.x, r, z, c, t, h, b), n.packed_value(key.x, d, group, key_head, b));
+    const auto term = [&](const Expr &row, const Expr &channel) {
+        return integer_product(n.weight(key.y * digits.terms + key.x, row, z, c, t, h, b),
+                               n.packed_value(key.x, channel, group, key_head, b));
+    };
+    if (digits.by_tiles()) {
+        const Var u = stages.u, g = stages.g;
+        n.pv_tiles = Func("integer_pv_tiles" + suffix);
+        n.pv_tiles(u, g, r, d, z, c, t, h, b) = int32_t(0);
+        n.pv_tiles(u, g, r, d, z, c, t, h, b) += term(r * digits.digits + g, d * digits.columns + u);
+        n.pv(r, d, z, c, t, h, b) = of_tiles(digits, n.pv_tiles, r, d, {z, c, t, h, b});
+    } else {
+        n.pv(r, d, z, c, t, h, b) = int32_t(0);
+        n.pv(r, d, z, c, t, h, b) += term(r, d);
+    }
     RDom subblock(0, build.numerics.kv_block / width, "pv_subblock" + suffix);
     if (masked) subblock.where(build.seen_keys(c, subblock * width, width));
     n.subblock = subblock.x;
