@@ -58,8 +58,10 @@ int run(int argc, char **argv) {
     variants->final_callback([&json] { print(json ? variants_json() : variants_text()); });
 
     CLI::App *doctor = app.add_subcommand("doctor", "What this machine has, which targets it can run, and what is missing");
-    doctor->footer("Example:\n  attune doctor");
-    doctor->final_callback([] { print(doctor_text()); });
+    bool measure = false;
+    doctor->add_flag("--measure", measure, "Measure peaks too: multiply-adds, caches and memory, in a few seconds");
+    doctor->footer("Examples:\n  attune doctor\n  attune doctor --measure");
+    doctor->final_callback([&measure] { print(measure ? doctor_text() + doctor_measures() : doctor_text()); });
 
     try {
         app.parse(argc, argv);

@@ -56,6 +56,21 @@ def test_doctor(attune, variants):
         assert ("not usable" not in lines[v["target"]]) == v["runs_here"]
 
 
+def test_doctor_measures(attune):
+    done = attune("doctor", "--measure")
+    assert done.returncode == 0 and done.stderr == ""
+    assert done.stdout.startswith(attune("doctor").stdout.split("\ntools")[0].split("\nvariants")[0].split("threads")[0])
+    measured = done.stdout.split("\nmeasured")[1]
+    lanes = int(re.search(r"vectors +\S+, (\d+) lanes of f32\n", measured)[1])
+    clock = float(re.search(r"clock +([\d.]+) GHz", measured)[1])
+    assert lanes in (1, 4, 8, 16) and 0.05 < clock < 10
+    for name in ("f32", "f64"):
+        rate, of_cycle = re.search(rf"  {name} +(\S+) GFLOP/s on one thread \((\S+) instructions a cycle\)", measured).groups()
+        assert float(rate) > 0 and 0 < float(of_cycle) < 5
+    reads = [float(rate) for rate in re.findall(r"read at (\S+) GB/s on one thread", measured)]
+    assert reads and min(reads) > 0
+
+
 def test_doctor_names_missing_tools(attune, tmp_path):
     done = attune("doctor", env={"PATH": str(tmp_path)})
     assert done.returncode == 0 and done.stdout.count("not on PATH") == 6

@@ -175,5 +175,7 @@ void run_dropout_mask(const DropoutMaskArguments &);
 std::string variants_text();
 std::string variants_json();
 std::string doctor_text();
+std::string doctor_measures();  // with --measure, behind it
+std::string doctor_line(const std::string &name, const std::string &text);
 
 }  // namespace attune::program

@@ -39,8 +39,8 @@ std::string features() {
         "sse4_2",   "avx",      "f16c",        "fma",         "avx2",        "bmi1",
         "bmi2",     "abm",      "movbe",       "avx512f",     "avx512bw",    "avx512cd",
         "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx512_vp2intersect",
-        "amx_tile", "amx_bf16", "amx_int8",    "asimd",       "sve",         "sve2",
-        "bf16"};
+        "amx_tile", "amx_bf16", "amx_int8",    "asimd",       "asimdhp",     "asimddp",
+        "i8mm",     "bf16",     "sve",         "sve2"};
     std::istringstream flags(field_of("/proc/cpuinfo", {"flags", "Features"}));
     std::vector<std::string> found;
     for (std::string flag; flags >> flag;) found.push_back(flag);
@@ -78,10 +78,6 @@ std::string threads() {
          << std::thread::hardware_concurrency() << " processors allowed, CPU quota ";
     d.cpu_quota > 0 ? text << d.cpu_quota : text << "none";
     return text.str();
-}
-
-std::string line_of(const std::string &name, const std::string &text) {
-    return "  " + name + std::string(name.size() < 16 ? 16 - name.size() : 1, ' ') + text + "\n";
 }
 
 // Numbers of a version such as 3.28.1 in the first line of a text; empty if there are none.
@@ -164,48 +160,52 @@ std::string halide() {
 
 }  // namespace
 
+std::string doctor_line(const std::string &name, const std::string &text) {
+    return "  " + name + std::string(name.size() < 16 ? 16 - name.size() : 1, ' ') + text + "\n";
+}
+
 std::string doctor_text() {
     std::string out = "machine\n";
     struct utsname system {};
     const bool known = ::uname(&system) == 0;
     const std::string model = field_of("/proc/cpuinfo", {"model name", "Model", "CPU part"});
-    out += line_of("cpu", model.empty() ? "unknown" : model);
-    if (known) out += line_of("system", std::string(system.sysname) + " " + system.machine);
-    out += line_of("features", features());
-    out += line_of("threads", threads());
-    out += line_of("gpu", gpu());
+    out += doctor_line("cpu", model.empty() ? "unknown" : model);
+    if (known) out += doctor_line("system", std::string(system.sysname) + " " + system.machine);
+    out += doctor_line("features", features());
+    out += doctor_line("threads", threads());
+    out += doctor_line("gpu", gpu());
 
     const std::vector<VariantInfo> all = variants();
     out += "\ntargets, the most specific first\n";
     for (const TargetInfo &target : targets()) {
         const auto linked =
             std::count_if(all.begin(), all.end(), [&](const VariantInfo &v) { return v.target == target.name; });
-        out += line_of(std::string(target.name), (target.missing.empty() ? "usable" : "not usable, lacks " + target.missing) +
-                                                     "; " + std::to_string(linked) + (linked == 1 ? " variant" : " variants") +
-                                                     " linked in");
+        out += doctor_line(std::string(target.name),
+                           (target.missing.empty() ? "usable" : "not usable, lacks " + target.missing) + "; " +
+                               std::to_string(linked) + (linked == 1 ? " variant" : " variants") + " linked in");
     }
 
     const auto here = std::count_if(all.begin(), all.end(), [](const VariantInfo &v) { return v.runs_here; });
     out += "\nvariants\n";
-    out += line_of("linked in", std::to_string(all.size()));
-    out += line_of("run here", std::to_string(here) + (here ? "" : "; build the preset native on this machine"));
+    out += doctor_line("linked in", std::to_string(all.size()));
+    out += doctor_line("run here", std::to_string(here) + (here ? "" : "; build the preset native on this machine"));
     const auto predicted = [](const VariantInfo &v) {
         return v.runs_here && (v.op == "sdpa" || v.op == "linear") && v.schedule != "root" && v.kind != "weights";
     };
     const auto by_measurement =
         std::count_if(all.begin(), all.end(), [&](const VariantInfo &v) { return predicted(v) && v.cost_measured; });
     const auto all_predicted = std::count_if(all.begin(), all.end(), predicted);
-    out += line_of("dispatch", std::to_string(by_measurement) + " of " + std::to_string(all_predicted) +
-                                   " variants of sdpa and linear have predicted times that were measured on this target" +
-                                   (by_measurement < all_predicted ? "; attune tune --dispatch measures them" : ""));
-    if (const std::string missing = missing_variants(); !missing.empty()) out += line_of("warning", missing);
+    out += doctor_line("dispatch", std::to_string(by_measurement) + " of " + std::to_string(all_predicted) +
+                                       " variants of sdpa and linear have predicted times that were measured on this target" +
+                                       (by_measurement < all_predicted ? "; attune tune --dispatch measures them" : ""));
+    if (const std::string missing = missing_variants(); !missing.empty()) out += doctor_line("warning", missing);
     for (const char *name : {"ATTUNE_FORCE_VARIANT", "ATTUNE_VERBOSE"})
-        if (const char *value = std::getenv(name)) out += line_of("set", std::string(name) + "=" + value);
-    if (const Context context; !context.status().ok()) out += line_of("problem", context.status().message());
+        if (const char *value = std::getenv(name)) out += doctor_line("set", std::string(name) + "=" + value);
+    if (const Context context; !context.status().ok()) out += doctor_line("problem", context.status().message());
 
     out += "\ntools for building and for retuning (running needs none of them)\n";
-    for (const Tool &tool : build_tools) out += line_of(tool.name, found_of(tool));
-    return out + line_of("halide", halide());
+    for (const Tool &tool : build_tools) out += doctor_line(tool.name, found_of(tool));
+    return out + doctor_line("halide", halide());
 }
 
 }  // namespace attune::program
