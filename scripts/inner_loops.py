@@ -80,6 +80,11 @@ def check(generator, folder, name, words, parameters):
     return int(failed)
 
 
+def least_share(loop):
+    """Of products in a loop of the tables. An instruction of integers does the work of two to eight others."""
+    return 0.2 if set(loop.kinds) <= {"sdot", "smmla", "vpdpwssd"} else 0.4
+
+
 def hot_loops_of(build, regex):
     """(variant, loop) of the loops that the tables have."""
     build = pathlib.Path(build)
@@ -94,7 +99,7 @@ def hot_loops_of(build, regex):
                 program = ops["programs"][op["program"]]["file"]
                 target = f"target={halide}-user_context-no_bounds_query-no_runtime"
                 for loop in loops_of(assembly_of(program, folder, name, [target, *parameters])):
-                    if loop.products >= 8 and loop.products >= 0.4 * loop.instructions:
+                    if loop.products >= 8 and loop.products >= least_share(loop) * loop.instructions:
                         yield name, loop
 
 
@@ -133,9 +138,10 @@ def table(pairs):
     print("# Inner loops")
     print()
     print("Made by `scripts/inner_loops.py --table` from the assembly of kernels: innermost loops with 8 multiply-adds of")
-    print("vectors or more, which are 0.4 of the instructions or more. Loads are vectors and broadcast scalars, spills are")
-    print("accesses to the stack; equal loops of a variant stand once. A multiply-add is of 4 f32 on")
-    print("`arm64`, of 16 on `zen5`; `bfdot` of 4 pairs of bf16 and `vdpbf16ps` of 16 count as one.")
+    print("vectors or more, which are 0.4 of the instructions or more (0.2 of integers). Loads are vectors and broadcast")
+    print("scalars, spills are accesses to the stack; equal loops of a variant stand once. A multiply-add is of 4 f32 on")
+    print("`arm64`, of 16 on `zen5`; `bfdot` of 4 pairs of bf16 and `vdpbf16ps` of 16 count as one, and so do `sdot` of")
+    print("4 fours of int8, `smmla` of 4 eights and `vpdpwssd` of 16 pairs of int16.")
     print()
     print("| variant | multiply-adds | instructions | share | loads | spills |")
     print("|---|---:|---:|---:|---:|---:|")
