@@ -4,6 +4,7 @@
 
 #include "HalideRuntimeOpenCL.h"
 #include "device/device_call.h"
+#include <cstdlib>
 #include <cstring>
 
 namespace {
@@ -52,7 +53,11 @@ Status run(Context::State &context, DeviceCall &call) {
     return status;
 }
 
-const DeviceBackend backend{"cuda80_as_opencl", missing, run};
+// The device's memory is the host's.
+void *allocate(Context::State &, std::size_t bytes) { return std::malloc(bytes); }
+void release(Context::State &, void *block) { std::free(block); }
+
+const DeviceBackend backend{"cuda80_as_opencl", missing, run, allocate, release};
 const bool used = (use_device_backend(&backend), true);
 
 }  // namespace

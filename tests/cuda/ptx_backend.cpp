@@ -69,7 +69,8 @@ attune::Status run(attune::Context::State &context, attune::DeviceCall &call) {
     return status;
 }
 
-const attune::DeviceBackend backend{"cuda80_as_ptx", attune::cuda_backend().missing, run};
+const attune::DeviceBackend backend{"cuda80_as_ptx", attune::cuda_backend().missing, run, attune::cuda_backend().allocate,
+                                    attune::cuda_backend().release};
 const bool used = [] {
     attune::use_device_backend(&backend);
     static Gpu found;

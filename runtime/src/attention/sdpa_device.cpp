@@ -268,6 +268,25 @@ SdpaOptions checked_on_host(const SdpaOptions &options) {
     return o;
 }
 
+Status prepare_attention_on_device(const Context::State &context, const ConstView &query, const ConstView &key,
+                                   const ConstView &value, const View &out, const SdpaOptions &options,
+                                   std::span<const NamedView> more, const std::function<Status(SdpaCall &)> &complete,
+                                   DeviceAttention &a) {
+    if (Status s = check_device_options(options, query.dtype); !s.ok()) return s;
+    if (Status s = check_attention(query, key, value, out, checked_on_host(options), more, a.call); !s.ok()) return s;
+    if (Status s = complete(a.call); !s.ok()) return s;
+    if (Status s = check_32_bit_places(all_views(query, key, value, out, options), kernels_for_a_device); !s.ok()) return s;
+    if (Status s = check_32_bit_places(more, kernels_for_a_device); !s.ok()) return s;
+    if (Status s = find_device_bands(options, a.call.sizes, a.bands); !s.ok()) return s;
+    return choose_attention_on_device(context, a.call, options.variant, a.choice);
+}
+
+Status run_prepared_on_device(Context::State &context, const DeviceAttention &a, CallStart start) {
+    if (Status s = run_attention_on_device(context, a.call, a.choice, a.bands); !s.ok()) return s;
+    record_call(context, a.choice, a.call.op.name, start, [&] { return sizes_text(a.call.sizes); });
+    return {};
+}
+
 Status attention_on_device(Context &caller, const ConstView &query, const ConstView &key, const ConstView &value,
                            const View &out, const SdpaOptions &options, std::span<const NamedView> more,
                            const std::function<Status(SdpaCall &)> &complete) {
@@ -275,22 +294,12 @@ Status attention_on_device(Context &caller, const ConstView &query, const ConstV
     Context::State &context = state_of(caller);
     if (Status s = check_places(all_views(query, key, value, out, options), "query"); !s.ok()) return s;
     if (Status s = check_places(more, "query"); !s.ok()) return s;
-    if (Status s = check_device_options(options, query.dtype); !s.ok()) return s;
-    SdpaCall call;
-    if (Status s =
-            check_attention(as_host(query), as_host(key), as_host(value), as_host(out), checked_on_host(options), more, call);
+    DeviceAttention a;
+    if (Status s = prepare_attention_on_device(context, as_host(query), as_host(key), as_host(value), as_host(out), options,
+                                               more, complete, a);
         !s.ok())
         return s;
-    if (Status s = complete(call); !s.ok()) return s;
-    if (Status s = check_32_bit_places(all_views(query, key, value, out, options), kernels_for_a_device); !s.ok()) return s;
-    if (Status s = check_32_bit_places(more, kernels_for_a_device); !s.ok()) return s;
-    DeviceBands bands;
-    if (Status s = find_device_bands(options, call.sizes, bands); !s.ok()) return s;
-    Choice choice;
-    if (Status s = choose_attention_on_device(context, call, options.variant, choice); !s.ok()) return s;
-    if (Status s = run_attention_on_device(context, call, choice, bands); !s.ok()) return s;
-    record_call(context, choice, call.op.name, start, [&] { return sizes_text(call.sizes); });
-    return {};
+    return run_prepared_on_device(context, a, start);
 }
 
 }  // namespace attune

@@ -40,6 +40,17 @@ DeviceAttentionArguments attention_inputs(DeviceCall &, const SdpaCall &, const 
 Status choose_attention_on_device(const Context::State &, const SdpaCall &, std::string_view variant, Choice &);
 Status run_attention_on_device(Context::State &, const SdpaCall &, const Choice &, const DeviceBands &);
 
+// These steps of a call of its own. Views but those of the options are marked as the host's, and all places are checked.
+struct DeviceAttention {
+    SdpaCall call;
+    DeviceBands bands;
+    Choice choice;
+};
+Status prepare_attention_on_device(const Context::State &, const ConstView &query, const ConstView &key, const ConstView &value,
+                                   const View &out, const SdpaOptions &, std::span<const NamedView> more,
+                                   const std::function<Status(SdpaCall &)> &complete, DeviceAttention &);
+Status run_prepared_on_device(Context::State &, const DeviceAttention &, CallStart);
+
 // Refuses gradients that no device kernel computes.
 Status check_device_gradients(const SdpaGradients &);
 // Kernels of the gradients of a call: by its tensors, and by the captures of a user's attention.

@@ -101,6 +101,15 @@ const std::string &missing() { return driver().missing; }
 // Bytes rounded up to the driver's alignment, 256 bytes, where the next block begins.
 constexpr std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
+void *allocate(Context::State &context, std::size_t bytes) {
+    std::uint64_t block = 0;
+    if (driver().allocate(&block, padded(bytes), context.device.cuda_stream)) return nullptr;
+    return reinterpret_cast<void *>(block);
+}
+void release(Context::State &context, void *block) {
+    driver().release(reinterpret_cast<std::uint64_t>(block), context.device.cuda_stream);
+}
+
 Status run(Context::State &context, DeviceCall &call) {
     Current here{context.device.cuda_context, context.device.cuda_stream};
     if (!here.context) driver().current_context(&here.context);
@@ -108,14 +117,13 @@ Status run(Context::State &context, DeviceCall &call) {
         return {StatusCode::invalid_argument,
                 "no CUDA context is current in this thread, and ContextOptions::device names none"};
     install_hooks();
-    std::uint64_t scratch = 0;
     std::size_t scratch_bytes = 0;
     for (const DeviceCall::Scratch &s : call.scratch) scratch_bytes += padded(s.bytes);
-    if (scratch_bytes && driver().allocate(&scratch, scratch_bytes, here.stream))
-        return {StatusCode::out_of_memory, "the device has no memory for this call"};
-    std::uint64_t next = scratch;
+    void *const scratch = scratch_bytes ? allocate(context, scratch_bytes) : nullptr;
+    if (scratch_bytes && !scratch) return no_device_memory();
+    auto *next = static_cast<std::uint8_t *>(scratch);
     for (const DeviceCall::Scratch &s : call.scratch) {
-        s.buffer->host = reinterpret_cast<std::uint8_t *>(next);
+        s.buffer->host = next;
         next += padded(s.bytes);
     }
     current = &here;
@@ -131,14 +139,14 @@ Status run(Context::State &context, DeviceCall &call) {
     for (halide_buffer_t *b : call.buffers) halide_cuda_detach_device_ptr(nullptr, b);
     current = nullptr;
     // Released in stream order: when the kernel is done.
-    if (scratch) driver().release(scratch, here.stream);
+    if (scratch) release(context, scratch);
     return status;
 }
 
 }  // namespace
 
 const DeviceBackend &cuda_backend() noexcept {
-    static constexpr DeviceBackend backend{"cuda80", missing, run};
+    static constexpr DeviceBackend backend{"cuda80", missing, run, allocate, release};
     return backend;
 }
 

@@ -44,11 +44,33 @@ struct DeviceBackend {
     const std::string &(*missing)();  // what this machine lacks for it; empty: nothing
     // Queues the kernel and returns. Nothing is copied and nothing waited for.
     Status (*run)(Context::State &, DeviceCall &);
+    // Memory of the device, aligned to 256 bytes, in the order of the queue: kernels queued before release() may still use it.
+    // Null: there is none.
+    void *(*allocate)(Context::State &, std::size_t bytes);
+    void (*release)(Context::State &, void *);
 };
 
 // The library's backend, if it has one, or the one set last. Null: none is linked in.
 const DeviceBackend *device_backend() noexcept;
 void use_device_backend(const DeviceBackend *) noexcept;
+
+inline Status no_device_memory() { return {StatusCode::out_of_memory, "the device has no memory for this call"}; }
+
+// A block of the device's memory for the kernels of a call.
+class DeviceMemory {
+public:
+    DeviceMemory(Context::State &context, std::size_t bytes)
+        : context_(context), data_(device_backend()->allocate(context, bytes)) {}
+    ~DeviceMemory() {
+        if (data_) device_backend()->release(context_, data_);
+    }
+    DeviceMemory(const DeviceMemory &) = delete;
+    void *data() const { return data_; }
+
+private:
+    Context::State &context_;
+    void *data_;
+};
 
 // Whether a call whose argument `name` is on a device can run there. `instead` is the reason for computing on the CPU, where
 // the Context allows that and the device cannot; otherwise empty.

@@ -51,6 +51,7 @@ struct ProductCall {
     Product given, computed;  // one column of many rows is computed as one row
     ProductChoice choice;
 };
+Status check_linear(const ConstView &x, const ConstView &weight, const ConstView &bias, const View &out, Product &);
 Status prepare_linear(const Context::State &, const ConstView &x, const ConstView &weight, const ConstView &bias,
                       const View &out, std::string_view variant, ProductCall &);
 // Overlaps are the caller's to check: an operand may stand for scratch memory that the call takes later.
@@ -59,5 +60,14 @@ Status prepare_batch_dot(const Context::State &, const ConstView &a, const Const
 Status choose_product(const Context::State &, std::string_view variant, ProductCall &);  // for call.given
 std::string product_sizes_text(const Product &);
 Status run_product(Context::State &, const ProductCall &, CallStart, std::string_view why_here = {});
+
+// The same of tensors on a device, whose views are marked as the host's and whose places are checked.
+struct DeviceProduct {
+    Product given;
+    Choice choice;
+};
+Status prepare_linear_on_device(const Context::State &, const ConstView &x, const ConstView &weight, const ConstView &bias,
+                                const View &out, std::string_view variant, DeviceProduct &);
+Status run_product_on_device(Context::State &, const DeviceProduct &, CallStart);
 
 }  // namespace attune

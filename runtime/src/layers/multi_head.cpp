@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Multi-head attention: linear, attention and linear, on scratch of the Context, whose strides split and merge heads.
 #include "attune/multi_head.h"
+#include "device/device_call.h"
 #include "dispatch/op_call.h"
 #include "dispatch/shape_record.h"
 #include "layers/multi_head_call.h"
@@ -51,18 +52,26 @@ Projections take_projections(const MultiHeadLayer &l, void *data, std::int64_t &
     return p;
 }
 
-Status PreparedProjections::prepare(const Context::State &context, const MultiHeadLayer &l, const Projections &p) {
+Status
+each_projection(const MultiHeadLayer &l, const Projections &p,
+                const std::function<Status(const ConstView &, const ConstView &, const ConstView &, const View &)> &prepare) {
     const MultiHeadWeights &w = l.weights;
-    count_ = l.packed ? 1 : 3;
     if (l.packed) {
         ConstView weight = w.query, bias = w.query_bias;
         weight.extent[0] = p.packed.extent[2], weight.capacity = -1;  // all three, each checked before
         if (bias.given()) bias.extent[0] = p.packed.extent[2], bias.capacity = -1;
-        return prepare_linear(context, l.query, weight, bias, p.packed, {}, products_[0]);
+        return prepare(l.query, weight, bias, p.packed);
     }
-    if (Status s = prepare_linear(context, l.query, w.query, w.query_bias, p.query, {}, products_[0]); !s.ok()) return s;
-    if (Status s = prepare_linear(context, l.key, w.key, w.key_bias, p.key, {}, products_[1]); !s.ok()) return s;
-    return prepare_linear(context, l.value, w.value, w.value_bias, p.value, {}, products_[2]);
+    if (Status s = prepare(l.query, w.query, w.query_bias, p.query); !s.ok()) return s;
+    if (Status s = prepare(l.key, w.key, w.key_bias, p.key); !s.ok()) return s;
+    return prepare(l.value, w.value, w.value_bias, p.value);
+}
+
+Status PreparedProjections::prepare(const Context::State &context, const MultiHeadLayer &l, const Projections &p) {
+    count_ = 0;
+    return each_projection(l, p, [&](const ConstView &x, const ConstView &weight, const ConstView &bias, const View &out) {
+        return prepare_linear(context, x, weight, bias, out, {}, products_[count_++]);
+    });
 }
 
 Status PreparedProjections::run(Context::State &context) const {
@@ -101,7 +110,7 @@ ShapeLine layer_line(const MultiHeadLayer &l, const SdpaOptions &o) {
     return line;
 }
 
-Status run(Context &context, MultiHeadLayer &l, const View &out, const MultiHeadOptions &options) {
+Status run(Context &context, MultiHeadLayer &l, const View &out, const MultiHeadOptions &options, std::string_view why_here) {
     const CallStart start = start_of_call();
     if (Status s = check_layer(options, l); !s.ok()) return s;
     if (Status s = check_layer_out("out", out, l); !s.ok()) return s;
@@ -122,7 +131,7 @@ Status run(Context &context, MultiHeadLayer &l, const View &out, const MultiHead
     if (Status s = prepare_attention(state, l, p, o, attention); !s.ok()) return s;
     if (Status s = prepare_linear(state, p.heads_out, l.weights.out, l.weights.out_bias, out, {}, to_out); !s.ok()) return s;
     if (Status s = projections.run(state); !s.ok()) return s;
-    if (Status s = attention.run(context, start_of_call()); !s.ok()) return s;
+    if (Status s = attention.run(context, start_of_call(), why_here); !s.ok()) return s;
     const std::string_view variant = state.last_name;  // last_variant() is that of the attention
     if (Status s = run_product(state, to_out, start_of_call()); !s.ok()) return s;
     state.ran(variant);
@@ -134,10 +143,18 @@ Status run(Context &context, MultiHeadLayer &l, const View &out, const MultiHead
 
 Status multi_head_attention(Context &context, const ConstView &query, const ConstView &key, const ConstView &value,
                             const MultiHeadWeights &weights, const View &out, const MultiHeadOptions &options) noexcept {
-    const auto body = [&](Context::State &, const ConstView &q, const ConstView &k, const ConstView &v,
-                          const MultiHeadWeights &w, const View &o, const MultiHeadOptions &given) {
+    const auto on_host = [&](const ConstView &q, const ConstView &k, const ConstView &v, const MultiHeadWeights &w,
+                             const View &o, const MultiHeadOptions &given, std::string_view why_here) {
         MultiHeadLayer layer{.query = q, .key = k, .value = v, .weights = w};
-        return run(context, layer, o, given);
+        return run(context, layer, o, given, why_here);
+    };
+    const auto body = [&](Context::State &state, const ConstView &q, const ConstView &k, const ConstView &v,
+                          const MultiHeadWeights &w, const View &o, const MultiHeadOptions &given) -> Status {
+        if (q.place != Place::device) return on_host(q, k, v, w, o, given, {});
+        std::string instead;
+        if (Status s = find_device(state, "query", instead); !s.ok()) return s;
+        if (instead.empty()) return multi_head_on_device(context, q, k, v, w, o, given);
+        return on_host(as_host(q), as_host(k), as_host(v), as_host(w), as_host(o), as_host(given), instead);
     };
     return answer(context, body, query, key, value, weights, out, options);
 }

@@ -5,7 +5,9 @@
 #include "attune/multi_head.h"
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <span>
+#include <vector>
 
 namespace attune {
 
@@ -20,6 +22,8 @@ struct MultiHeadLayer {
 Status check_layer(const MultiHeadOptions &, MultiHeadLayer &);
 // Checks out, or the gradient by it: (B, Sq, Eo).
 Status check_layer_out(std::string_view name, const ConstView &, const MultiHeadLayer &);
+// The inputs by their names in messages, those of the attention's options included.
+std::vector<NamedView> layer_inputs(const MultiHeadLayer &, const SdpaOptions &);
 // Checks that outputs overlap no input: the attention itself is given scratch and its options only. A view with other faults is
 // left to the attention, which refuses it.
 Status check_layer_overlaps(const MultiHeadLayer &, const SdpaOptions &, std::span<const NamedView> more_inputs,
@@ -42,6 +46,9 @@ struct Projections {
     View packed;  // query, key and value in one array, where one product gives them
 };
 Projections take_projections(const MultiHeadLayer &, void *data, std::int64_t &bytes);
+// Their products: prepare(x, weight, bias, out) of each.
+Status each_projection(const MultiHeadLayer &, const Projections &,
+                       const std::function<Status(const ConstView &, const ConstView &, const ConstView &, const View &)> &);
 class PreparedProjections {
 public:
     Status prepare(const Context::State &, const MultiHeadLayer &, const Projections &);
@@ -53,5 +60,9 @@ private:
 };
 // Prepares the attention from the projections to heads_out.
 Status prepare_attention(Context::State &, const MultiHeadLayer &, const Projections &, const SdpaOptions &, PreparedSdpa &);
+
+// The layer of tensors on a device, after find_device() has found it.
+Status multi_head_on_device(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
+                            const MultiHeadWeights &, const View &out, const MultiHeadOptions &);
 
 }  // namespace attune

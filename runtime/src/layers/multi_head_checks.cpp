@@ -116,28 +116,32 @@ Status check_layer_out(std::string_view name, const ConstView &out, const MultiH
                              text(l.weights.out.extent[0]));
 }
 
+std::vector<NamedView> layer_inputs(const MultiHeadLayer &l, const SdpaOptions &o) {
+    const MultiHeadWeights &w = l.weights;
+    return {{"query", l.query},
+            {"key", l.key},
+            {"value", l.value},
+            {"weights.query", w.query},
+            {"weights.key", w.key},
+            {"weights.value", w.value},
+            {"weights.out", w.out},
+            {"weights.query_bias", w.query_bias},
+            {"weights.key_bias", w.key_bias},
+            {"weights.value_bias", w.value_bias},
+            {"weights.out_bias", w.out_bias},
+            {"score_weight", o.score_weight},
+            {"bias", o.bias},
+            {"alibi_slopes", o.alibi_slopes},
+            {"mask", o.mask},
+            {"offsets", o.offsets},
+            {"valid_lens", o.valid_lens},
+            {"cache_lens", o.cache_lens},
+            {"sinks", o.sinks}};
+}
+
 Status check_layer_overlaps(const MultiHeadLayer &l, const SdpaOptions &o, std::span<const NamedView> more_inputs,
                             std::span<const NamedView> outputs) {
-    const MultiHeadWeights &w = l.weights;
-    std::vector<NamedView> inputs{{"query", l.query},
-                                  {"key", l.key},
-                                  {"value", l.value},
-                                  {"weights.query", w.query},
-                                  {"weights.key", w.key},
-                                  {"weights.value", w.value},
-                                  {"weights.out", w.out},
-                                  {"weights.query_bias", w.query_bias},
-                                  {"weights.key_bias", w.key_bias},
-                                  {"weights.value_bias", w.value_bias},
-                                  {"weights.out_bias", w.out_bias},
-                                  {"score_weight", o.score_weight},
-                                  {"bias", o.bias},
-                                  {"alibi_slopes", o.alibi_slopes},
-                                  {"mask", o.mask},
-                                  {"offsets", o.offsets},
-                                  {"valid_lens", o.valid_lens},
-                                  {"cache_lens", o.cache_lens},
-                                  {"sinks", o.sinks}};
+    std::vector<NamedView> inputs = layer_inputs(l, o);
     inputs.insert(inputs.end(), more_inputs.begin(), more_inputs.end());
     for (const auto &[name, view] : inputs)
         if (view.rank < 0 || view.rank > max_rank) return invalid(name, "rank must be at most 4, got " + text(view.rank));
