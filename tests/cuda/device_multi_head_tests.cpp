@@ -68,7 +68,9 @@ TEST_CASE("device: the multi-head layer under masks and options of the score", "
         [](SdpaCase &c) {
             c.valid_lens = {0, 7};
         },
-        [](SdpaCase &c) { c.causal = Causal::bottom_right, c.window = {9, 0}; },
+        [](SdpaCase &c) {
+            c.causal = Causal::bottom_right, c.window = {9, 0};
+        },
         [](SdpaCase &c) {
             c.causal = Causal::offset, c.offsets = {-1, 9};
         },
@@ -124,8 +126,9 @@ TEST_CASE("device: what the multi-head layer refuses, before anything is written
     CHECK(refused([](W &, O &o, V &) { o.attention.score = attune::Score::cosine; }) ==
           "score: tensors on a device take dot_product");
     CHECK(refused([](W &, O &o, V &) { o.heads = 3; }) == "heads: 256 rows of weights.query are not divisible by 3 heads");
-    CHECK(refused([](W &w, O &, V &out) { out.data = const_cast<void *>(w.out.data), out.capacity = -1; })
-              .find("overlaps weights.out") != std::string::npos);
+    CHECK(refused([](W &w, O &, V &out) {
+              out.data = const_cast<void *>(w.out.data), out.capacity = -1;
+          }).find("overlaps weights.out") != std::string::npos);
     CHECK(refused([](W &, O &o, V &) { o.attention.variant = "sdpa_f32_generic_root"; }) ==
           "variant: sdpa_f32_generic_root is no variant of " + std::string(attune::device_backend()->target) +
               " for the type, sizes, alignment and options of this call");

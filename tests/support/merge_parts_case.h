@@ -14,6 +14,7 @@ struct MergePartsCase {
     double lse_spread = 4;
     int in_place = -1;  // the part whose out and lse are the outputs
     bool wants_lse = true, some_empty = false;
+    attune::Place place = attune::Place::host;
     unsigned seed = 1;
 };
 inline std::string describe(const MergePartsCase &c) {
@@ -43,15 +44,19 @@ template<typename T> struct MergePartsArrays {
     }
     std::vector<attune::PartialAttention> parts() {
         std::vector<attune::PartialAttention> all;
-        for (std::size_t n = 0; n < the.parts; n++) all.push_back({outs[n].view(), lses[n].view()});
+        for (std::size_t n = 0; n < the.parts; n++) all.push_back({placed(outs[n].view()), placed(lses[n].view())});
         return all;
+    }
+    attune::View placed(attune::View v) const {
+        v.place = the.place;
+        return v;
     }
     Array<T> &result() { return the.in_place < 0 ? out : outs[std::size_t(the.in_place)]; }
     Array<Sum<T>> &result_lse() { return the.in_place < 0 ? lse : lses[std::size_t(the.in_place)]; }
     attune::Status run(attune::Context &context) {
         const auto all = parts();
-        return attune::merge_attention(context, all.data(), all.size(), result().view(),
-                                       the.wants_lse ? result_lse().view() : attune::View());
+        return attune::merge_attention(context, all.data(), all.size(), placed(result().view()),
+                                       the.wants_lse ? placed(result_lse().view()) : attune::View());
     }
 
 private:

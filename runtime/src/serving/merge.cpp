@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Merge of attentions. A kernel adds up to four parts to a sum of the parts before them; the lse of all parts stand one after
 // another in scratch.
-#include "attune/merge.h"
-#include "dispatch/op_call.h"
+#include "device/device_call.h"
 #include "execution/halide_call.h"
 #include "kernel_arguments.h"
-#include "tensors/checks.h"
+#include "serving/merge_call.h"
 #include "tensors/overlap.h"
 #include <algorithm>
-#include <array>
-#include <string>
-#include <vector>
 
 namespace attune {
 namespace {
@@ -19,18 +15,6 @@ namespace {
 constexpr std::int64_t merged_per_thread = 1 << 15;
 
 constexpr std::size_t merged_at_once = 4;
-
-// A part as its caller names it.
-struct Part {
-    std::string name_of_out, name_of_lse;
-    ConstView out, lse;
-};
-
-// Views of rank 4, (B, H, Sq, Dv); views of lse lack the last dimension.
-struct MergeCall {
-    std::vector<Part> parts;
-    View out, lse;
-};
 
 Status check_out(std::string_view name, const ConstView &v, const Part &first) {
     const ConstView &out = first.out;
@@ -68,8 +52,9 @@ template<typename Data> BasicView<Data> as_rows(BasicView<Data> v) {
     return v;
 }
 
-// Checks everything, and turns the views of `c` into those of rank 4 and 3.
-Status check(MergeCall &c) {
+}  // namespace
+
+Status check_merge(MergeCall &c) {
     const Part first = c.parts[0];
     if (first.out.rank < 2 || first.out.rank > max_rank)
         return invalid(first.name_of_out, "rank must be from 2 to 4, got " + text(first.out.rank));
@@ -98,6 +83,21 @@ Status check(MergeCall &c) {
     if (c.lse.given()) c.lse = as_rows(c.lse);
     return {};
 }
+
+std::string merge_sizes_text(const MergeCall &call) {
+    const std::int64_t *n = call.out.extent;
+    const std::string several = call.parts.size() == 2 ? "" : "parts " + std::to_string(call.parts.size()) + " ";
+    return several + "b " + text(n[0]) + " h " + text(n[1]) + " q " + text(n[2]) + " d " + text(n[3]);
+}
+
+MergeCall as_host(const MergeCall &call) {
+    MergeCall on_host = call;
+    for (Part &part : on_host.parts) part.out.place = part.lse.place = Place::host;
+    on_host.out.place = on_host.lse.place = Place::host;
+    return on_host;
+}
+
+namespace {
 
 // Copies the rows of one part's lse to contiguous memory.
 template<typename Sum> void copy_rows(const ConstView &lse, Sum *to) {
@@ -187,23 +187,28 @@ private:
     char *lses_ = nullptr, *lse_ = nullptr, *sum_ = nullptr;
 };
 
-Status merge(Context::State &context, MergeCall call) {
+Status merge_here(Context::State &context, MergeCall call, std::string_view why_here = {}) {
     const CallStart start = start_of_call();
-    if (Status s = check(call); !s.ok()) return s;
+    if (Status s = check_merge(call); !s.ok()) return s;
     static constexpr Candidate candidates[] = {{Schedule::rows, "", "always"}, {Schedule::root, "", "nothing else is built"}};
     Choice choice;
     const VariantNeeds needs{.op = ops::merge, .dtype = call.out.dtype};
     if (Status s = choose_variant(needs, candidates, forced_variant(context, {}, needs.op), choice); !s.ok()) return s;
-    const std::int64_t *n = call.out.extent;
     if (elements_of(call.parts[0].lse) == 0)
         choice = {nullptr, "no queries"};
     else if (Status s = MergeKernels(context, call, *choice.variant).run(); !s.ok())
         return s;
-    record_call(context, choice, needs.op.name, start, [&] {
-        const std::string several = call.parts.size() == 2 ? "" : "parts " + std::to_string(call.parts.size()) + " ";
-        return several + "b " + text(n[0]) + " h " + text(n[1]) + " q " + text(n[2]) + " d " + text(n[3]);
-    });
+    if (!why_here.empty()) choice.reason = why_here;
+    record_call(context, choice, needs.op.name, start, [&] { return merge_sizes_text(call); });
     return {};
+}
+
+Status merge(Context::State &context, MergeCall call) {
+    if (call.parts[0].out.place != Place::device) return merge_here(context, std::move(call));
+    std::string instead;
+    if (Status s = find_device(context, call.parts[0].name_of_out, instead); !s.ok()) return s;
+    if (instead.empty()) return merge_on_device(context, std::move(call));
+    return merge_here(context, as_host(call), instead);
 }
 
 }  // namespace
