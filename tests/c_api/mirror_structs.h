@@ -261,6 +261,7 @@ inline attune_sdpa_problem *Mirror::of(const attune::SdpaProblem &from) {
     to.dropout = from.dropout;
     to.tables = from.tables;
     to.invariant = from.invariant;
+    to.place = static_cast<attune_place>(from.place);
     return &to;
 }
 inline attune_product_problem *Mirror::of(const attune::ProductProblem &from) {

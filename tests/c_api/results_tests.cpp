@@ -180,6 +180,7 @@ TEST_CASE("a context of C whose options are refused says so at each call", "[c_a
     CHECK(attention(nullptr, out.data()) == ATTUNE_INVALID_ARGUMENT);
     CHECK(attune_last_message(nullptr) == std::string("context: must be given"));
     CHECK((attune_context_threads(nullptr) == 0 && attune_scratch_bytes(nullptr) == 0));
+    CHECK(attune_device_scratch_bytes(nullptr) == 0);
     CHECK((attune_last_variant(nullptr) == std::string() && attune_release_scratch(nullptr) == ATTUNE_INVALID_ARGUMENT));
     attune_context_destroy(nullptr);
 }

@@ -38,11 +38,8 @@ void make_dense(halide_buffer_t &b, std::vector<char> &memory) {
 }
 
 Status run(Context::State &context, DeviceCall &call) {
-    std::vector<std::vector<char>> scratch;
     std::vector<std::vector<char>> dense(call.buffers.size());
     for (std::size_t n = 0; n < dense.size(); n++) make_dense(*call.buffers[n], dense[n]);
-    for (const DeviceCall::Scratch &s : call.scratch)
-        s.buffer->host = reinterpret_cast<std::uint8_t *>(scratch.emplace_back(s.bytes).data());
     for (halide_buffer_t *b : call.buffers) b->set_host_dirty();
     Status status = call_kernel(context, call.kernel, call.args.data(), 1);
     for (halide_buffer_t *b : call.buffers) {

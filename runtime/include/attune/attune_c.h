@@ -215,9 +215,14 @@ typedef struct attune_device_options {
     // flag: compute on the CPU where no kernel can run on the device
     int32_t cpu_instead;
     int32_t reserved;  // 0
+    // memory of the device for scratch, from a multiple of 256 bytes on, with which calls allocate nothing; NULL: the
+    // driver's
+    void *workspace;
+    // bytes: of the workspace; a call that takes more is refused
+    size_t workspace_bytes;
 } attune_device_options;
 #define ATTUNE_DEVICE_OPTIONS_INIT \
-    { sizeof(attune_device_options), NULL, NULL, 0, 0 }
+    { sizeof(attune_device_options), NULL, NULL, 0, 0, NULL, 0 }
 
 // Resources of a context.
 typedef struct attune_context_options {
@@ -849,10 +854,11 @@ typedef struct attune_sdpa_problem {
     int32_t tables;
     // flag: sdpa_options.invariant
     int32_t invariant;
-    int32_t reserved;  // 0
+    // where the tensors are
+    attune_place place;
 } attune_sdpa_problem;
 #define ATTUNE_SDPA_PROBLEM_INIT \
-    { sizeof(attune_sdpa_problem), ATTUNE_F32, ATTUNE_SCORE_DOT_PRODUCT, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(attune_sdpa_problem), ATTUNE_F32, ATTUNE_SCORE_DOT_PRODUCT, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, ATTUNE_HOST }
 
 // The variant of a call of attention, and its memory.
 typedef struct attune_plan {
@@ -994,6 +1000,8 @@ ATTUNE_API const char *attune_last_variant(const attune_context *context);
 // Bytes of scratch that are kept for the next call; attune_release_scratch() gives them back.
 ATTUNE_API size_t attune_scratch_bytes(const attune_context *context);
 ATTUNE_API attune_status attune_release_scratch(attune_context *context);
+// Bytes of the device's memory that the last call with tensors there took for scratch.
+ATTUNE_API size_t attune_device_scratch_bytes(const attune_context *context);
 
 // Blocks of pairs that the mask of a user's attention leaves out, for many calls of the same sizes with the same captures
 // (attune/block_mask.h). Clear it when a captured buffer changes. It serves one call at a time.

@@ -25,6 +25,12 @@ struct DeviceOptions {
     // Compute on the CPU where no kernel can run because the build has none, or the machine no driver; the CPU must then be
     // able to reach the tensors. Otherwise such a call is refused.
     bool cpu_instead = false;
+    // Memory of the device for the scratch of calls, from a multiple of 256 bytes on. With it calls allocate nothing, so that they
+    // can be captured in a CUDA graph (once each has run, which loads its kernels); one that takes more is refused with the
+    // number of bytes, which Context::device_scratch_bytes() gives beforehand. Calls of several Contexts share a workspace if
+    // their streams are one. Null: the driver's memory, taken and given back in the order of the stream.
+    void *workspace = nullptr;
+    std::size_t workspace_bytes = 0;
 };
 
 struct ContextOptions {
@@ -78,6 +84,8 @@ public:
     // Name of the variant that the last successful call ran; empty before the first call, and where no kernel was needed. Where
     // another variant computed the last queries (Plan::variant_of_last_queries), the variant of all other queries.
     const std::string &last_variant() const;
+    // Bytes of the device's memory that the last call with tensors there took for scratch, with or without a workspace.
+    std::size_t device_scratch_bytes() const;
     // Bytes of scratch that are kept for the next call; release_scratch() gives them back.
     std::size_t scratch_bytes() const;
     void release_scratch();

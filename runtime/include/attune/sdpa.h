@@ -114,6 +114,7 @@ struct SdpaProblem {
     std::int64_t window_keys = 0;
     bool causal = false;
     bool invariant = false;  // SdpaOptions::invariant
+    Place place = Place::host;
 };
 // The problem with window_keys and causal of these options.
 ATTUNE_API SdpaProblem with_band(SdpaProblem, Causal, Window) noexcept;
@@ -123,7 +124,7 @@ struct Plan {
     // Upper bound of the scratch that the call holds at a time, all threads together, under any causal mask and window, where
     // every entry holds all keys, or the variant is forced; without averaged weights, and without copies of a bias or mask
     // whose last extent is 1 where there are more keys (each copy has as many elements as the tensor would have with an extent
-    // of all keys).
+    // of all keys). On a device: the scratch of a call whose rows begin at multiples of 16 bytes, without lse.
     std::size_t workspace_bytes = 0;
     // The same under any lengths. Entries may then take several variants, one after another: the blocks that one leaves in the
     // Context count as free, since they go back to an allocator that refuses more.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "attune/sdpa.h"
 #include "attention/prepared_sdpa.h"
-#include "device/device_call.h"
+#include "attention/sdpa_device_call.h"
 #include "dispatch/shape_record.h"
 #include <algorithm>
 #include <cmath>
@@ -97,6 +97,11 @@ Status scaled_dot_product_attention(Context &context, const ConstView &query, co
 Status plan_sdpa(const Context &context, const SdpaProblem &problem, Plan &plan) noexcept {
     return answer(context, [&](Context::State &state) -> Status {
         if (Status sizes = check_problem(problem); !sizes.ok()) return sizes;
+        if (problem.place == Place::device) {
+            std::string instead;
+            if (Status s = find_device(state, "problem.place", instead); !s.ok()) return s;
+            if (instead.empty()) return plan_on_device(state, problem, plan);
+        }
         const Op &op = op_of(problem.score);
         Choice choice;
         if (Status s = choose_values(op, problem, forced_variant(state, {}, op), true, choice); !s.ok()) return s;

@@ -50,6 +50,8 @@ Status prepare_attention_on_device(const Context::State &, const ConstView &quer
                                    const View &out, const SdpaOptions &, std::span<const NamedView> more,
                                    const std::function<Status(SdpaCall &)> &complete, DeviceAttention &);
 Status run_prepared_on_device(Context::State &, const DeviceAttention &, CallStart);
+// Variant and scratch of a call of these sizes, which have been checked.
+Status plan_on_device(Context::State &, const SdpaProblem &, Plan &);
 
 // Refuses gradients that no device kernel computes.
 Status check_device_gradients(const SdpaGradients &);

@@ -72,7 +72,7 @@ Status run_kernel(Context::State &context, const BackwardCall &c, const VariantR
     in.rows.append_to(call.args, in.form);
     in.totals.append_to(call.args, in.form);
     own.append_to(call.args, in.form);
-    return device_backend()->run(context, call);
+    return queue(context, call);
 }
 
 // The gradient of capture n. Each lane has a copy of the gradient, as many as sizes alone say, and copies are summed in order.
@@ -101,7 +101,7 @@ Status run_capture(Context::State &context, const BackwardCall &c, std::size_t n
     own.append_to(call.args, in.form);
     in.totals.append_to(call.args, in.form);
     outputs.append_to(call.args, in.form);
-    return device_backend()->run(context, call);
+    return queue(context, call);
 }
 
 }  // namespace

@@ -45,6 +45,10 @@ const char *attune_last_variant(const attune_context *context) {
     return context ? context->of_calls.last_variant().c_str() : "";
 }
 
+size_t attune_device_scratch_bytes(const attune_context *context) {
+    return context ? context->of_calls.device_scratch_bytes() : 0;
+}
+
 size_t attune_scratch_bytes(const attune_context *context) { return context ? context->of_calls.scratch_bytes() : 0; }
 
 attune_status attune_release_scratch(attune_context *context) {

@@ -11,7 +11,8 @@ constexpr Member members_of_allocator[] = {ATTUNE_MEMBER(attune_allocator, alloc
 static_assert(sizeof(attune_allocator) == end_of(members_of_allocator), "padding at the end");
 constexpr Member members_of_device_options[] = {
     ATTUNE_MEMBER(attune_device_options, cuda_context), ATTUNE_MEMBER(attune_device_options, cuda_stream),
-    ATTUNE_MEMBER(attune_device_options, cpu_instead), ATTUNE_MEMBER(attune_device_options, reserved)};
+    ATTUNE_MEMBER(attune_device_options, cpu_instead),  ATTUNE_MEMBER(attune_device_options, reserved),
+    ATTUNE_MEMBER(attune_device_options, workspace),    ATTUNE_MEMBER(attune_device_options, workspace_bytes)};
 static_assert(sizeof(attune_device_options) == end_of(members_of_device_options), "padding at the end");
 constexpr Member members_of_context_options[] = {
     ATTUNE_MEMBER(attune_context_options, threads), ATTUNE_MEMBER(attune_context_options, scratch_bytes_per_thread),
@@ -165,7 +166,7 @@ constexpr Member members_of_sdpa_problem[] = {
     ATTUNE_MEMBER(attune_sdpa_problem, value_dim), ATTUNE_MEMBER(attune_sdpa_problem, window_keys),
     ATTUNE_MEMBER(attune_sdpa_problem, causal),    ATTUNE_MEMBER(attune_sdpa_problem, scored),
     ATTUNE_MEMBER(attune_sdpa_problem, dropout),   ATTUNE_MEMBER(attune_sdpa_problem, tables),
-    ATTUNE_MEMBER(attune_sdpa_problem, invariant), ATTUNE_MEMBER(attune_sdpa_problem, reserved)};
+    ATTUNE_MEMBER(attune_sdpa_problem, invariant), ATTUNE_MEMBER(attune_sdpa_problem, place)};
 static_assert(sizeof(attune_sdpa_problem) == end_of(members_of_sdpa_problem), "padding at the end");
 constexpr Member members_of_product_problem[] = {
     ATTUNE_MEMBER(attune_product_problem, op),    ATTUNE_MEMBER(attune_product_problem, entries),
@@ -236,6 +237,8 @@ DeviceOptions read(Reader &reader, const attune_device_options *given, const Nam
     to.cuda_stream = from.cuda_stream;
     to.cpu_instead = reader.flag(from.cpu_instead, {"cpu_instead", &name});
     reader.reserved(from.reserved, {"reserved", &name});
+    to.workspace = from.workspace;
+    to.workspace_bytes = from.workspace_bytes;
     return to;
 }
 
@@ -633,7 +636,7 @@ SdpaProblem read(Reader &reader, const attune_sdpa_problem *given, const Name &n
     to.dropout = reader.flag(from.dropout, {"dropout", &name});
     to.tables = reader.flag(from.tables, {"tables", &name});
     to.invariant = reader.flag(from.invariant, {"invariant", &name});
-    reader.reserved(from.reserved, {"reserved", &name});
+    to.place = reader.enumeration<Place>(from.place, names_of_place, {"place", &name});
     return to;
 }
 
@@ -743,7 +746,7 @@ void write(Reader &reader, const SdpaProblem &from, attune_sdpa_problem *given, 
     to.dropout = from.dropout;
     to.tables = from.tables;
     to.invariant = from.invariant;
-    to.reserved = 0;
+    to.place = static_cast<attune_place>(from.place);
     reader.copy_back(to, given);
 }
 

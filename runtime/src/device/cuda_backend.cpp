@@ -98,12 +98,9 @@ void install_hooks() {
 
 const std::string &missing() { return driver().missing; }
 
-// Bytes rounded up to the driver's alignment, 256 bytes, where the next block begins.
-constexpr std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
 void *allocate(Context::State &context, std::size_t bytes) {
     std::uint64_t block = 0;
-    if (driver().allocate(&block, padded(bytes), context.device.cuda_stream)) return nullptr;
+    if (driver().allocate(&block, bytes, context.device.cuda_stream)) return nullptr;
     return reinterpret_cast<void *>(block);
 }
 void release(Context::State &context, void *block) {
@@ -117,15 +114,6 @@ Status run(Context::State &context, DeviceCall &call) {
         return {StatusCode::invalid_argument,
                 "no CUDA context is current in this thread, and ContextOptions::device names none"};
     install_hooks();
-    std::size_t scratch_bytes = 0;
-    for (const DeviceCall::Scratch &s : call.scratch) scratch_bytes += padded(s.bytes);
-    void *const scratch = scratch_bytes ? allocate(context, scratch_bytes) : nullptr;
-    if (scratch_bytes && !scratch) return no_device_memory();
-    auto *next = static_cast<std::uint8_t *>(scratch);
-    for (const DeviceCall::Scratch &s : call.scratch) {
-        s.buffer->host = next;
-        next += padded(s.bytes);
-    }
     current = &here;
     bool wrapped = true;
     for (halide_buffer_t *b : call.buffers) {
@@ -138,8 +126,6 @@ Status run(Context::State &context, DeviceCall &call) {
                             : Status(StatusCode::internal, "a pointer to the device is refused");
     for (halide_buffer_t *b : call.buffers) halide_cuda_detach_device_ptr(nullptr, b);
     current = nullptr;
-    // Released in stream order: when the kernel is done.
-    if (scratch) release(context, scratch);
     return status;
 }
 

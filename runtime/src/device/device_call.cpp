@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "device/device_call.h"
+#include <algorithm>
 
 namespace attune {
 
@@ -32,6 +33,46 @@ halide_buffer_t *DeviceCall::scratch_buffer(std::initializer_list<std::int64_t> 
     return added;
 }
 
+namespace {
+// Where the next block begins.
+constexpr std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+}  // namespace
+
+DeviceMemory::DeviceMemory(Context::State &context, std::size_t bytes) : context_(context), bytes_(padded(bytes)) {
+    Context::State::DeviceScratch &scratch = context.device_scratch;
+    const std::size_t begin = scratch.used;
+    scratch.used += bytes_;
+    scratch.most = std::max(scratch.most, scratch.used);
+    const DeviceOptions &device = context.device;
+    if (device.workspace) {
+        // One that is too small is refused at the end of the rehearsal.
+        data_ = reinterpret_cast<void *>(reinterpret_cast<std::uintptr_t>(device.workspace) + begin);
+        if (!scratch.rehearses && scratch.used > device.workspace_bytes)
+            status_ = {StatusCode::internal, "a call on a device took more scratch than in its rehearsal"};
+    } else if (bytes_ != 0) {
+        data_ = device_backend()->allocate(context, bytes_);
+        if (!data_) status_ = {StatusCode::out_of_memory, "the device has no memory for this call"};
+    }
+}
+DeviceMemory::~DeviceMemory() {
+    context_.device_scratch.used -= bytes_;
+    if (data_ && !context_.device.workspace) device_backend()->release(context_, data_);
+}
+
+Status queue(Context::State &context, DeviceCall &call) {
+    std::size_t bytes = 0;
+    for (const DeviceCall::Scratch &s : call.scratch) bytes += padded(s.bytes);
+    const DeviceMemory block(context, bytes);
+    if (!block.status().ok()) return block.status();
+    if (context.device_scratch.rehearses) return {};
+    auto *next = static_cast<std::uint8_t *>(block.data());
+    for (const DeviceCall::Scratch &s : call.scratch) {
+        s.buffer->host = next;
+        next += padded(s.bytes);
+    }
+    return device_backend()->run(context, call);
+}
+
 ConstView stand_in(const ConstView &memory, DType type, std::initializer_list<std::int64_t> extents) {
     // Memory of a device is allocated at multiples of 256 bytes. A tensor of 16 bits may begin at an odd one of its elements,
     // where a load of 32 bits would fault.
@@ -43,10 +84,12 @@ ConstView stand_in(const ConstView &memory, DType type, std::initializer_list<st
     return v;
 }
 
-Status find_device(const Context::State &context, std::string_view name, std::string &instead) {
+Status find_device(Context::State &context, std::string_view name, std::string &instead) {
     const DeviceBackend *backend = device_backend();
     const std::string missing = backend ? backend->missing() : "this build has no kernels for a device (preset cuda)";
+    context.device_scratch.used = context.device_scratch.most = 0;
     if (missing.empty()) return {};
+    context.device_scratch.rehearses = false;  // the CPU computes at once
     if (!context.device.cpu_instead) return unsupported(name, "is on a device, but " + missing);
     instead = "tensors on a device, but " + missing;
     return {};

@@ -14,7 +14,7 @@ struct DeviceCall {
     int (*kernel)(void **) = nullptr;
     ArgumentList args;
     std::vector<halide_buffer_t *> buffers;
-    // A buffer that the kernel writes and the caller did not ask for. The backend allocates its memory.
+    // A buffer that the kernel writes and the caller did not ask for. queue() takes its memory.
     struct Scratch {
         halide_buffer_t *buffer;
         std::size_t bytes;
@@ -42,7 +42,7 @@ inline const ConstView &given_or(const ConstView &v, const ConstView &other) { r
 struct DeviceBackend {
     std::string_view target;          // of the variants that it runs
     const std::string &(*missing)();  // what this machine lacks for it; empty: nothing
-    // Queues the kernel and returns. Nothing is copied and nothing waited for.
+    // Queues the kernel, whose scratch has memory, and returns. Nothing is copied and nothing waited for.
     Status (*run)(Context::State &, DeviceCall &);
     // Memory of the device, aligned to 256 bytes, in the order of the queue: kernels queued before release() may still use it.
     // Null: there is none.
@@ -54,27 +54,28 @@ struct DeviceBackend {
 const DeviceBackend *device_backend() noexcept;
 void use_device_backend(const DeviceBackend *) noexcept;
 
-inline Status no_device_memory() { return {StatusCode::out_of_memory, "the device has no memory for this call"}; }
-
-// A block of the device's memory for the kernels of a call.
+// A block of the device's memory for the kernels of a call: of the workspace, or else of the backend.
 class DeviceMemory {
 public:
-    DeviceMemory(Context::State &context, std::size_t bytes)
-        : context_(context), data_(device_backend()->allocate(context, bytes)) {}
-    ~DeviceMemory() {
-        if (data_) device_backend()->release(context_, data_);
-    }
+    DeviceMemory(Context::State &, std::size_t bytes);
+    ~DeviceMemory();
     DeviceMemory(const DeviceMemory &) = delete;
     void *data() const { return data_; }
+    const Status &status() const { return status_; }
 
 private:
     Context::State &context_;
-    void *data_;
+    std::size_t bytes_;
+    void *data_ = nullptr;
+    Status status_;
 };
+
+// Queues the kernel, with memory for its scratch; where the call rehearses, only that is asked for.
+Status queue(Context::State &, DeviceCall &);
 
 // Whether a call whose argument `name` is on a device can run there. `instead` is the reason for computing on the CPU, where
 // the Context allows that and the device cannot; otherwise empty.
-Status find_device(const Context::State &, std::string_view name, std::string &instead);
+Status find_device(Context::State &, std::string_view name, std::string &instead);
 // Checks that all given views are on the device, as `name` is.
 Status check_places(std::span<const NamedView>, std::string_view name);
 

@@ -6,12 +6,15 @@
 #include "execution/context_state.h"
 #include "execution/float_state.h"
 #include "tensors/views.h"
+#include <algorithm>
 #include <chrono>
 #include <initializer_list>
 #include <new>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace attune {
 
@@ -66,8 +69,34 @@ inline CallStart start_of_call() { return std::chrono::steady_clock::now(); }
 void write_call_line(const Choice &, std::string_view op, const std::string &sizes, CallStart);
 template<typename Sizes>
 void record_call(Context::State &context, const Choice &choice, std::string_view op, CallStart start, const Sizes &sizes) {
+    if (context.device_scratch.rehearses) return;
     context.ran(choice.variant ? choice.variant->name : std::string_view());
     if (context.verbose) write_call_line(choice, op, sizes(), start);
+}
+
+// Whether a tensor of an argument is on a device.
+template<typename Argument> bool is_on_device(Argument argument) {
+    bool any = false;
+    each_view(argument, [&](const auto &v) { any = any || (v.given() && v.place == Place::device); });
+    return any;
+}
+template<typename Argument> bool is_on_device(const std::vector<Argument> &arguments) {
+    return std::any_of(arguments.begin(), arguments.end(), [](const Argument &a) { return is_on_device(a); });
+}
+
+// A call with tensors on a device and a workspace: the body runs without queuing a kernel, and then in earnest if the workspace
+// suffices.
+template<typename Run> Status rehearsed(Context::State &state, const Run &run) {
+    state.device_scratch.rehearses = true;
+    Status status = run();
+    // false: the CPU has computed instead.
+    const bool is_due = std::exchange(state.device_scratch.rehearses, false);
+    if (!status.ok() || !is_due) return status;
+    const std::size_t given = state.device.workspace_bytes, taken = state.device_scratch.most;
+    if (taken > given)
+        return {StatusCode::out_of_memory,
+                "device.workspace: has " + std::to_string(given) + " bytes, this call takes " + std::to_string(taken)};
+    return run();
 }
 
 // The body of a public function, which gets the arguments that hold views, normalised. Nothing is thrown out of it; all that it
@@ -82,8 +111,11 @@ Status answer(const Context &context, const Body &body, const Arguments &...argu
     const std::string_view last = state.last_name;
     const auto run = [&]() -> Status {
         try {
-            return body(state, normalised(arguments)...);
+            const auto compute = [&] { return body(state, normalised(arguments)...); };
+            if (state.device.workspace && (is_on_device(normalised(arguments)) || ...)) return rehearsed(state, compute);
+            return compute();
         } catch (const std::bad_alloc &) {
+            state.device_scratch.rehearses = false;
             return {StatusCode::out_of_memory, "out of memory"};  // short: must not allocate
         }
     };

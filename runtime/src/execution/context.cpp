@@ -5,6 +5,7 @@
 #include "execution/context_state.h"
 #include "execution/float_state.h"
 #include "execution/processors.h"
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -35,6 +36,13 @@ Status Context::read(const ContextOptions &options) {
                                                   ", or 0 for default_threads(), got " + std::to_string(options.threads)};
     if (!options.allocator.allocate != !options.allocator.release)
         return {StatusCode::invalid_argument, "allocator: give both allocate and release, or neither"};
+    constexpr std::uintptr_t line = 256;
+    if (!options.device.workspace && options.device.workspace_bytes)
+        return {StatusCode::invalid_argument,
+                "device.workspace: is null, of " + std::to_string(options.device.workspace_bytes) + " bytes"};
+    if (reinterpret_cast<std::uintptr_t>(options.device.workspace) % line)
+        return {StatusCode::invalid_argument,
+                "device.workspace: must begin at a multiple of " + std::to_string(line) + " bytes"};
     s.threads = threads;
     s.device = options.device;
     if (const char *name = std::getenv("ATTUNE_FORCE_VARIANT"); name && *name) {
@@ -80,6 +88,7 @@ Context::~Context() = default;
 const Status &Context::status() const { return status_; }
 int Context::threads() const { return state_ ? state_->threads : 1; }
 const std::string &Context::last_variant() const { return state_ ? state_->last_variant : no_variant_; }
+std::size_t Context::device_scratch_bytes() const { return state_ ? state_->device_scratch.most : 0; }
 std::size_t Context::scratch_bytes() const { return state_ && state_->scratch ? state_->scratch->kept_bytes() : 0; }
 void Context::release_scratch() {
     if (state_ && state_->scratch) state_->scratch->give_back();

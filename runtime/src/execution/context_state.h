@@ -16,6 +16,12 @@ struct Context::State {
     int threads = 1;
     const detail::VariantRecord *forced_variant = nullptr;  // ATTUNE_FORCE_VARIANT
     DeviceOptions device;
+    // Scratch of the calls on a device: bytes in use, and the most of a call. While one rehearses, no kernel is queued, so that
+    // a workspace that does not suffice is known before anything is written (op_call.h).
+    struct DeviceScratch {
+        std::size_t used = 0, most = 0;
+        bool rehearses = false;
+    } device_scratch;
     bool verbose = false;                 // ATTUNE_VERBOSE
     std::unique_ptr<ShapeRecord> shapes;  // ATTUNE_RECORD_SHAPES; none without it
     std::string last_variant;

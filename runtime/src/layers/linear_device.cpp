@@ -50,7 +50,7 @@ Status run_product_on_device(Context::State &context, const DeviceProduct &produ
                                               .bias = call.buffer(given_or(p.bias, no_bias)),
                                               .out = call.buffer(p.out)};
         arguments.append_to(call.args);
-        if (Status s = device_backend()->run(context, call); !s.ok()) return s;
+        if (Status s = queue(context, call); !s.ok()) return s;
     }
     record_call(context, product.choice, p.op.name, start, [&] { return product_sizes_text(p); });
     return {};

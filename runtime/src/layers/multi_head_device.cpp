@@ -66,8 +66,8 @@ Status multi_head_on_device(Context &caller, const ConstView &query, const Const
 
     std::int64_t bytes = 0, at = 0;
     take_projections(l, nullptr, bytes);
-    const DeviceMemory block(context, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)));
-    if (!block.data()) return no_device_memory();
+    const DeviceMemory block(context, static_cast<std::size_t>(bytes));
+    if (!block.status().ok()) return block.status();
     DeviceLayer layer;
     if (Status s = layer.prepare(context, l, take_projections(l, block.data(), at), o, attention); !s.ok()) return s;
     return layer.run(context);

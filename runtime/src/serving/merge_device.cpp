@@ -53,7 +53,7 @@ Status run_kernel(Context::State &context, const MergeCall &c, const VariantReco
                                          .lse = c.lse.given() ? call.buffer(c.lse)
                                                               : call.scratch_buffer({extent[0], extent[1], extent[2]})};
     arguments.append_to(call.args);
-    return device_backend()->run(context, call);
+    return queue(context, call);
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ Status run_on_device(Context::State &context, SoftmaxCall &c, std::string_view v
                                                  .seed = c.seed,
                                                  .out = call.buffer(c.out)};
     arguments.append_to(call.args);
-    return device_backend()->run(context, call);
+    return queue(context, call);
 }
 
 Status compute_on_device(Context::State &context, const ConstView &scores, const View &out,

@@ -7,25 +7,56 @@
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 using Pointer = std::uint64_t;
 
 namespace {
-constexpr int no_error = 0, invalid = 1, not_found = 500, launch_failed = 719;
+constexpr int no_error = 0, invalid = 1, not_found = 500, launch_failed = 719, not_while_capturing = 900;
 int something;  // target of the handles of contexts and events
 DriverCounts counts;
 
+struct Launch {
+    ptx::Kernel *kernel;
+    unsigned grid[3], block[3];
+    unsigned shared;
+    std::vector<std::vector<char>> arguments;
+};
+bool captures = false;
+std::vector<Launch> graph;
+
+int run(const Launch &launch) {
+    std::vector<void *> arguments;
+    for (const std::vector<char> &bytes : launch.arguments) arguments.push_back(const_cast<char *>(bytes.data()));
+    try {
+        counts.barriers += ptx::run(*launch.kernel, launch.grid, launch.block, launch.shared, arguments.data());
+        return no_error;
+    } catch (const std::exception &e) {
+        std::fprintf(stderr, "PTX interpreter: %s\n", e.what());
+        return launch_failed;
+    }
+}
+
+bool refused() {
+    counts.refused += captures;
+    return captures;
+}
+
 int copied(void *to, const void *from, std::size_t bytes) {
+    if (refused()) return not_while_capturing;
     counts.copies++;
     std::memcpy(to, from, bytes);
     return no_error;
 }
 int allocated(Pointer *p, std::size_t bytes) {
+    if (refused()) return not_while_capturing;
     counts.allocations++;
     *p = reinterpret_cast<Pointer>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
     return no_error;
 }
 int released(Pointer p) {
+    if (refused()) return not_while_capturing;
     std::free(reinterpret_cast<void *>(p));
     return no_error;
 }
@@ -34,6 +65,15 @@ void *host(Pointer p) { return reinterpret_cast<void *>(p); }
 
 extern "C" {
 const DriverCounts *attune_driver_counts() { return &counts; }
+void attune_driver_capture(int begin) {
+    captures = begin;
+    if (begin) graph.clear();
+}
+int attune_driver_replay() {
+    for (const Launch &launch : graph)
+        if (const int error = run(launch)) return error;
+    return no_error;
+}
 
 #define ATTUNE_ACCEPTED(name) \
     int name(...) { return no_error; }
@@ -52,8 +92,8 @@ ATTUNE_ACCEPTED(cuDevicePrimaryCtxRelease)
 ATTUNE_ACCEPTED(cuPointerGetAttribute)
 #undef ATTUNE_ACCEPTED
 
-int cuCtxSynchronize() { return counts.waits++, no_error; }
-int cuStreamSynchronize(void *) { return counts.waits++, no_error; }
+int cuCtxSynchronize() { return counts.waits++, refused() ? not_while_capturing : no_error; }
+int cuStreamSynchronize(void *) { return cuCtxSynchronize(); }
 
 int cuDeviceGetCount(int *n) { return *n = 1, no_error; }
 int cuDeviceGet(int *device, int) { return *device = 0, no_error; }
@@ -73,6 +113,7 @@ int cuEventCreate(void **event, unsigned) { return *event = &something, no_error
 int cuEventElapsedTime(float *ms, void *, void *) { return *ms = 0, no_error; }
 
 int cuModuleLoadData(void **module, const void *image) {
+    if (refused()) return not_while_capturing;
     try {
         *module = ptx::parse(static_cast<const char *>(image)).release();
         return no_error;
@@ -97,14 +138,15 @@ int cuFuncSetAttribute(void *function, int attribute, int value) {
 int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **arguments, void **) {
     counts.launches++, counts.last_stream = stream;
-    if (shared > static_cast<ptx::Kernel *>(function)->most_shared_bytes) return invalid;
-    try {
-        counts.barriers += ptx::run(*static_cast<ptx::Kernel *>(function), {gx, gy, gz}, {bx, by, bz}, shared, arguments);
-        return no_error;
-    } catch (const std::exception &e) {
-        std::fprintf(stderr, "PTX interpreter: %s\n", e.what());
-        return launch_failed;
+    Launch launch{static_cast<ptx::Kernel *>(function), {gx, gy, gz}, {bx, by, bz}, shared, {}};
+    if (shared > launch.kernel->most_shared_bytes) return invalid;
+    for (std::size_t n = 0; n < launch.kernel->parameters.size(); n++) {
+        const char *argument = static_cast<const char *>(arguments[n]);
+        launch.arguments.emplace_back(argument, argument + launch.kernel->parameters[n].bytes);
     }
+    if (!captures) return run(launch);
+    graph.push_back(std::move(launch));
+    return no_error;
 }
 
 int cuMemAlloc_v2(Pointer *p, std::size_t bytes) { return allocated(p, bytes); }

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT
+// Calls on a device with a workspace: captured in a graph, which the interpreting driver keeps and replays; sizes and refusals.
+#include "tests/cuda/device_variants.h"
+#include "tests/cuda/ptx/driver_counts.h"
+#include "tests/support/additive_case.h"
+#include "tests/support/linear_case.h"
+#include "tests/support/merge_parts_case.h"
+#include "tests/support/multi_head_case.h"
+#include "tests/support/packed_case.h"
+#include "tests/support/sdpa_backward_case.h"
+#include <dlfcn.h>
+#include <functional>
+#include <memory>
+
+using namespace attune_test;
+using attune::Place;
+
+namespace {
+
+template<typename F> F *of_driver(const char *name) { return reinterpret_cast<F *>(dlsym(RTLD_DEFAULT, name)); }
+const DriverCounts *driver_counts() {
+    auto *ask = of_driver<const DriverCounts *()>("attune_driver_counts");
+    return ask ? ask() : nullptr;
+}
+bool is_interpreted() {
+    if (driver_counts()) return true;
+    WARN("SKIPPED: only the interpreter captures graphs here");
+    return false;
+}
+
+template<typename Argument> Argument there(Argument argument) {
+    attune::each_view(argument, [](auto &v) {
+        if (v.given()) v.place = Place::device;
+    });
+    return argument;
+}
+
+struct Workspace {
+    std::size_t bytes;
+    std::unique_ptr<void, decltype(&std::free)> data;
+    explicit Workspace(std::size_t wanted)
+        : bytes((wanted + 255) / 256 * 256), data(std::aligned_alloc(256, std::max<std::size_t>(bytes, 256)), &std::free) {}
+    attune::DeviceOptions options() const {
+        attune::DeviceOptions device;
+        device.workspace = data.get(), device.workspace_bytes = bytes;
+        return device;
+    }
+};
+
+// A call: run() by a Context, whether its results are right, and other inputs.
+struct Call {
+    std::string name;
+    std::function<attune::Status(attune::Context &)> run;
+    std::function<std::string()> defect;
+    std::function<void()> change, forget;  // the inputs; the results
+    bool takes_scratch = true;
+};
+
+template<typename T> void refill(Array<T> &a, unsigned seed) {
+    std::mt19937 random(seed);
+    a.randomise(random, 1.7);
+}
+
+// Why a result is wrong; empty: it is right.
+template<typename Exact, typename Plain, typename Got>
+std::string wrong(const Exact &exact, const Plain &plain, const Got &got) {
+    const Verdict verdict = judge(exact, plain, got);
+    return verdict.right ? std::string() : verdict.why;
+}
+
+Call forward(const SdpaCase &c) {
+    auto a = std::make_shared<SdpaArrays<float>>(c);
+    return {"sdpa",
+            [=](attune::Context &context) {
+                attune::SdpaOptions options = a->options({});
+                options.lse = {};
+                return attune::scaled_dot_product_attention(context, on_device(a->query.view()), on_device(a->key.view()),
+                                                            on_device(a->value.view()), on_device(a->out.view()), options);
+            },
+            [=] {
+                const auto q = a->query.view(), k = a->key.view(), v = a->value.view();
+                const auto exact = sdpa_reference<Reference<float>, float>(q, k, v, a->options({}));
+                return wrong(exact.out, plain_sdpa<float>(q, k, v, a->options({})).out, a->out.values());
+            },
+            [=] { refill(a->query, 77), refill(a->key, 78), refill(a->value, 79); }, [=] { refill(a->out, 80); }};
+}
+Call backward() {
+    const SdpaBackwardCase c{.forward = {.queries = 20, .keys = 30}};
+    auto a = std::make_shared<SdpaBackwardArrays<float>>(c);
+    attune::Context host;
+    REQUIRE(a->run_forward(host).message() == "");
+    return {"gradients",
+            [=](attune::Context &context) {
+                return attune::scaled_dot_product_attention_backward(
+                    context, on_device(a->forward.query.view()), on_device(a->forward.key.view()),
+                    on_device(a->forward.value.view()), there(a->results()), {.key = on_device(a->grad_key.view())});
+            },
+            [=] { return a->grad_key.all_written() ? std::string() : "not all written"; }, [] {}, [] {}};
+}
+Call layer() {
+    auto a = std::make_shared<MultiHeadArrays<float>>(MultiHeadCase{
+        .attention = {.query_heads = 2, .key_heads = 1, .queries = 9, .keys = 300}, .query_bias = true, .out_bias = true});
+    return {"layer",
+            [=](attune::Context &context) {
+                return attune::multi_head_attention(context, on_device(a->query.view()), on_device(a->key_view()),
+                                                    on_device(a->value_view()), there(a->weights()), on_device(a->out.view()),
+                                                    there(a->options()));
+            },
+            [=] { return defect(*a); }, [=] { refill(a->query, 77), refill(a->key, 78); }, [=] { refill(a->out, 80); }};
+}
+Call merge() {
+    MergePartsCase c;
+    c.place = Place::device, c.wants_lse = false;
+    auto a = std::make_shared<MergePartsArrays<float>>(c);
+    return {"merge", [=](attune::Context &context) { return a->run(context); },
+            [=] {
+                const auto exact = merge_reference<Reference<float>, float>(a->parts());
+                const auto plain = merge_reference<Sum<float>, float>(a->parts());
+                return wrong(exact.out, plain.out, a->out.values());
+            },
+            [=] { refill(a->outs[1], 77), refill(a->lses[0], 78); }, [=] { refill(a->out, 80); }};
+}
+Call product() {
+    auto a = std::make_shared<LinearArrays<float>>(LinearCase{.leading = {9}, .columns = 20, .depth = 33});
+    return {"linear",
+            [=](attune::Context &context) {
+                return attune::linear(context, on_device(a->x.view()), on_device(a->weight.view()), on_device(a->bias_view()),
+                                      on_device(a->out.view()));
+            },
+            [=] { return defect(*a); },
+            [=] { refill(a->x, 77); },
+            [=] { refill(a->out, 80); },
+            false};
+}
+Call packed() {
+    auto a = std::make_shared<PackedArrays<float>>(
+        PackedCase{.queries = {3, 0, 1, 5}, .keys = {3, 4, 0, 300}, .head_dim = 64, .value_dim = 64});
+    return {"packed",
+            [=](attune::Context &context) {
+                return attune::variable_length_attention(context, on_device(a->query.view()), on_device(a->key.view()),
+                                                         on_device(a->value.view()), a->cu_seqlens_q(), a->cu_seqlens_k(),
+                                                         on_device(a->out.view()));
+            },
+            [=] { return a->out.all_written() ? std::string() : "not all written"; }, [] {}, [] {}};
+}
+
+std::vector<Call> calls() {
+    return {forward({.queries = 5, .keys = 7}),
+            forward({.query_heads = 4, .key_heads = 2, .queries = 1, .keys = 300}),
+            backward(),
+            layer(),
+            merge(),
+            product(),
+            packed()};
+}
+
+}  // namespace
+
+TEST_CASE("device: a captured call allocates nothing, waits for nothing, and is replayed with other data", "[device]") {
+    if (!is_interpreted()) return;
+    auto *capture = of_driver<DriverCapture>("attune_driver_capture");
+    auto *replay = of_driver<DriverReplay>("attune_driver_replay");
+    const DriverCounts *counts = driver_counts();
+    for (const Call &call : calls()) {
+        INFO(call.name);
+        attune::Context before;
+        REQUIRE(call.run(before).message() == "");  // loads the kernels
+        const std::size_t bytes = before.device_scratch_bytes();
+        CHECK((bytes > 0) == call.takes_scratch);
+        const Workspace workspace(bytes);
+        attune::Context context({.device = workspace.options()});
+        call.change(), call.forget();
+        const DriverCounts at_first = *counts;
+        capture(1);
+        const attune::Status status = call.run(context);
+        capture(0);
+        REQUIRE(status.message() == "");
+        CHECK(context.device_scratch_bytes() == bytes);
+        CHECK(context.last_variant() == before.last_variant());
+        CHECK(counts->launches > at_first.launches);
+        CHECK(counts->refused == at_first.refused);
+        CHECK(counts->allocations == at_first.allocations);
+        CHECK(counts->copies == at_first.copies);
+        CHECK(counts->waits == at_first.waits);
+        REQUIRE(replay() == 0);
+        CHECK(call.defect() == "");
+        // Without a workspace the driver would be asked for memory.
+        if (!call.takes_scratch) continue;
+        capture(1);
+        CHECK(call.run(before).message() == "the device has no memory for this call");
+        capture(0);
+        CHECK(counts->refused > at_first.refused);
+    }
+}
+
+TEST_CASE("device: a workspace that does not suffice is refused before anything is queued", "[device]") {
+    if (!is_interpreted()) return;
+    const DriverCounts *counts = driver_counts();
+    for (const Call &call : calls()) {
+        if (!call.takes_scratch) continue;
+        INFO(call.name);
+        attune::Context before;
+        REQUIRE(call.run(before).message() == "");
+        const std::size_t bytes = before.device_scratch_bytes();
+        const Workspace workspace(bytes);
+        attune::DeviceOptions too_few = workspace.options();
+        too_few.workspace_bytes = bytes - 1;
+        attune::Context context({.device = too_few});
+        const long launches = counts->launches;
+        const attune::Status status = call.run(context);
+        CHECK(status.code() == attune::StatusCode::out_of_memory);
+        CHECK(status.message() ==
+              "device.workspace: has " + std::to_string(bytes - 1) + " bytes, this call takes " + std::to_string(bytes));
+        CHECK(counts->launches == launches);
+        CHECK(context.last_variant() == "");
+    }
+}
+
+TEST_CASE("device: a workspace is memory that begins at a line", "[device]") {
+    const Workspace workspace(512);
+    attune::DeviceOptions device = workspace.options();
+    device.workspace = static_cast<char *>(device.workspace) + 16;
+    CHECK(attune::Context({.device = device}).status().message() == "device.workspace: must begin at a multiple of 256 bytes");
+    device.workspace = nullptr;
+    CHECK(attune::Context({.device = device}).status().message() == "device.workspace: is null, of 512 bytes");
+}
+
+TEST_CASE("device: a plan says which variant runs and what scratch it takes", "[device]") {
+    if (!is_interpreted()) return;
+    for (const SdpaCase &c : {SdpaCase{.queries = 5, .keys = 7},
+                              {.query_heads = 4, .key_heads = 2, .queries = 1, .keys = 300},
+                              {.queries = 3, .keys = 9, .head_dim = 17, .value_dim = 21}}) {
+        attune::Context context;
+        const Call call = forward(c);
+        REQUIRE(call.run(context).message() == "");
+        attune::SdpaProblem problem{.batch = c.batch,
+                                    .query_heads = c.query_heads,
+                                    .key_heads = c.key_heads,
+                                    .queries = c.queries,
+                                    .keys = c.keys,
+                                    .head_dim = c.head_dim,
+                                    .value_dim = c.value_dim,
+                                    .place = Place::device};
+        attune::Plan plan;
+        REQUIRE(attune::plan_sdpa(context, problem, plan).message() == "");
+        CHECK(plan.variant == context.last_variant());
+        CHECK(plan.reason == "tensors on the device");
+        REQUIRE(call.run(context).message() == "");
+        CHECK(plan.workspace_bytes == context.device_scratch_bytes());
+        problem.dropout = true;
+        CHECK(attune::plan_sdpa(context, problem, plan).message() == "dropout: is not computed on a device");
+    }
+}
