@@ -195,6 +195,8 @@ std::vector<ArgumentLists> parts_of_attention() {
               buffers({"lse", "grad_lse"}, 3),
               numbers({"has_grad_lse"}, boolean),
               {value_of("rows", "row_lse", 3), value_of("rows", "row_delta", 3)}}),
+        list("sink_gradient_simt", "DeviceSinkGradient",
+             {buffers({"sinks"}, 1), buffers({"row_lse", "row_delta"}, 3), buffers({"grad_sinks"}, 1)}),
         list("sink_gradient", "SinkGradient",
              {buffers({"sinks"}, 1), buffers({"row_lse", "row_delta"}, 3), buffers({"grad_sinks"}, 1)}),
         list("capture_sum", "CaptureSum",

@@ -55,9 +55,9 @@ Status plan_on_device(Context::State &, const SdpaProblem &, Plan &);
 
 // Refuses gradients that no device kernel computes.
 Status check_device_gradients(const SdpaGradients &);
-// Kernels of the gradients of a call: by its tensors, and by the captures of a user's attention.
+// Kernels of the gradients of a call: by its tensors, by the captures of a user's attention, and by sinks.
 struct DeviceBackwardChoice {
-    Choice tensors{nullptr, "no rows"}, captures;
+    Choice tensors{nullptr, "no rows"}, captures, sinks;
 };
 Status choose_backward_on_device(const Context::State &, const BackwardCall &, std::string_view variant,
                                  DeviceBackwardChoice &);

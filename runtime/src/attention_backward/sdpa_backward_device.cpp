@@ -8,16 +8,37 @@
 namespace attune {
 
 Status check_device_gradients(const SdpaGradients &g) {
-    const std::pair<std::string_view, const View &> others[] = {{"gradients.bias", g.bias},
-                                                                {"gradients.alibi_slopes", g.alibi_slopes},
-                                                                {"gradients.sinks", g.sinks},
-                                                                {"gradients.score_weight", g.score_weight}};
+    const std::pair<std::string_view, const View &> others[] = {
+        {"gradients.bias", g.bias}, {"gradients.alibi_slopes", g.alibi_slopes}, {"gradients.score_weight", g.score_weight}};
     for (const auto &[name, view] : others)
         if (view.given()) return unsupported(name, "is not computed on a device");
     return {};
 }
 
 namespace {
+
+// The row_lse and row_delta of a call, (B, Hq, Sq), which each kernel of gradients writes and that of sinks reads. Without
+// queries or keys a kernel writes a row.
+struct RowTotals {
+    DeviceMemory memory;
+    View lse, delta;
+
+    RowTotals(Context::State &context, const BackwardCall &c) : memory(context, 2 * bytes_of(c)) {
+        auto *first = static_cast<char *>(memory.data());
+        lse = rows_at(first, c), delta = rows_at(first ? first + bytes_of(c) : nullptr, c);
+    }
+    static std::int64_t queries(const BackwardCall &c) { return std::max<std::int64_t>(c.forward.sizes.queries, 1); }
+
+private:
+    static std::size_t bytes_of(const BackwardCall &c) {
+        const SdpaProblem &p = c.forward.sizes;
+        constexpr std::int64_t line = 256;
+        return static_cast<std::size_t>((p.batch * p.query_heads * queries(c) * 4 + line - 1) / line * line);
+    }
+    static View rows_at(char *data, const BackwardCall &c) {
+        return View(reinterpret_cast<float *>(data), {c.forward.sizes.batch, c.forward.sizes.query_heads, queries(c)});
+    }
+};
 
 // Inputs of a kernel of gradients; its buffers and captures outlive it.
 struct KernelInputs {
@@ -27,24 +48,21 @@ struct KernelInputs {
     DeviceGradientRowsArguments rows;
     DeviceRowTotalsArguments totals;
 
-    KernelInputs(DeviceCall &call, const BackwardCall &c, const VariantRecord &variant, const DeviceBands &bands)
+    KernelInputs(DeviceCall &call, const BackwardCall &c, const VariantRecord &variant, const DeviceBands &bands,
+                 const RowTotals &of_rows)
         : form(form_on_device(c.forward, variant)), captures(call, c.forward),
           inputs(attention_inputs(call, c.forward, bands, form, captures.list())),
-          rows(of_rows(call, c)), totals{
-                                      call.scratch_buffer({c.forward.sizes.batch, c.forward.sizes.query_heads, queries(c)}),
-                                      call.scratch_buffer({c.forward.sizes.batch, c.forward.sizes.query_heads, queries(c)})} {}
+          rows(row_arguments(call, c)), totals{call.buffer(of_rows.lse), call.buffer(of_rows.delta)} {}
 
-    // Without queries or keys a kernel writes a row of scratch.
-    static std::int64_t queries(const BackwardCall &c) { return std::max<std::int64_t>(c.forward.sizes.queries, 1); }
-    static DeviceGradientRowsArguments of_rows(DeviceCall &call, const BackwardCall &c) {
+    static DeviceGradientRowsArguments row_arguments(DeviceCall &call, const BackwardCall &c) {
         const SdpaProblem &p = c.forward.sizes;
         const ConstView &memory = p.queries ? c.forward.query : c.forward.value;
         auto row = [&](const ConstView &v) {
-            ConstView instead = stand_in(memory, p.dtype, {p.batch, p.query_heads, queries(c), p.value_dim});
+            ConstView instead = stand_in(memory, p.dtype, {p.batch, p.query_heads, RowTotals::queries(c), p.value_dim});
             instead.stride[3] = 1;
             return p.queries ? v : instead;
         };
-        const ConstView none = stand_in(memory, DType::f32, {p.batch, p.query_heads, queries(c)});
+        const ConstView none = stand_in(memory, DType::f32, {p.batch, p.query_heads, RowTotals::queries(c)});
         const void *const grad_out = (p.queries ? c.grad_out : memory).data;
         return {.forward_out = call.buffer(row(c.forward.out)),
                 .grad_out = call.buffer(row(c.grad_out)),
@@ -56,15 +74,16 @@ struct KernelInputs {
     }
 };
 
-Status run_kernel(Context::State &context, const BackwardCall &c, const VariantRecord &variant, const DeviceBands &bands) {
+Status run_kernel(Context::State &context, const BackwardCall &c, const VariantRecord &variant, const DeviceBands &bands,
+                  const RowTotals &totals) {
     const SdpaProblem &p = c.forward.sizes;
     DeviceCall call(variant);
-    const KernelInputs in(call, c, variant, bands);
+    const KernelInputs in(call, c, variant, bands, totals);
     auto gradient = [&](const View &v, std::int64_t heads, std::int64_t rows, std::int64_t channels) {
         return v.given() && v.extent[2] == rows ? call.buffer(v)
                                                 : call.scratch_buffer({p.batch, heads, rows, channels}, p.dtype);
     };
-    const std::int64_t queries = KernelInputs::queries(c), keys = std::max<std::int64_t>(p.keys, 1);
+    const std::int64_t queries = RowTotals::queries(c), keys = std::max<std::int64_t>(p.keys, 1);
     const DeviceGradientsArguments own{.grad_query = gradient(c.query, p.query_heads, queries, p.head_dim),
                                        .grad_key = gradient(c.key, p.key_heads, keys, p.head_dim),
                                        .grad_value = gradient(c.value, p.key_heads, keys, p.value_dim)};
@@ -77,15 +96,15 @@ Status run_kernel(Context::State &context, const BackwardCall &c, const VariantR
 
 // The gradient of capture n. Each lane has a copy of the gradient, as many as sizes alone say, and copies are summed in order.
 Status run_capture(Context::State &context, const BackwardCall &c, std::size_t n, const VariantRecord &variant,
-                   const DeviceBands &bands) {
+                   const DeviceBands &bands, const RowTotals &totals) {
     constexpr std::int64_t most_lanes = 16384, most_bytes = std::int64_t{64} << 20;
     const SdpaProblem &p = c.forward.sizes;
     const View &gradient = c.user_captures[n];
-    const std::int64_t elements = elements_of(gradient), rows = p.batch * p.query_heads * KernelInputs::queries(c);
+    const std::int64_t elements = elements_of(gradient), rows = p.batch * p.query_heads * RowTotals::queries(c);
     const std::int64_t copies =
         std::clamp<std::int64_t>(most_bytes / (elements * size_of(DType::f64)), 1, std::min(rows, most_lanes));
     DeviceCall call(variant);
-    const KernelInputs in(call, c, variant, bands);
+    const KernelInputs in(call, c, variant, bands, totals);
     const View as4 = as_rank4(gradient, false);
     const auto extent = [&](int n) { return static_cast<std::int32_t>(as4.extent[n]); };
     const DeviceCaptureGradientArguments own{.which = static_cast<std::int32_t>(n),
@@ -104,12 +123,31 @@ Status run_capture(Context::State &context, const BackwardCall &c, std::size_t n
     return queue(context, call);
 }
 
+// The gradient of sinks, from the values of rows that the kernels of the others have written.
+Status run_sinks(Context::State &context, const BackwardCall &c, const VariantRecord &variant, const RowTotals &totals) {
+    View lse = totals.lse, delta = totals.delta;
+    lse.extent[2] = delta.extent[2] = c.forward.sizes.queries;
+    DeviceCall call(variant);
+    const DeviceSinkGradientArguments arguments{.sinks = call.buffer(c.forward.sinks),
+                                                .row_lse = call.buffer(lse),
+                                                .row_delta = call.buffer(delta),
+                                                .grad_sinks = call.buffer(c.sinks)};
+    arguments.append_to(call.args);
+    return queue(context, call);
+}
+
 }  // namespace
 
 Status choose_backward_on_device(const Context::State &context, const BackwardCall &call, std::string_view variant,
                                  DeviceBackwardChoice &choice) {
     const SdpaProblem &p = call.forward.sizes;
     choice = {};
+    if (call.sinks.given() && p.query_heads > 0) {
+        const DeviceNeeds of_sinks{ops::sink_gradient, DType::f32, [](const VariantRecord &) { return true; },
+                                   [](const VariantRecord &, const VariantRecord &) { return false; },
+                                   [&] { return text(p.query_heads) + " heads"; }};
+        if (Status s = choose_on_device(context, of_sinks, {}, choice.sinks); !s.ok()) return s;
+    }
     if (p.batch == 0 || p.query_heads == 0 || (p.queries == 0 && p.keys == 0)) return {};
     const auto sizes = [&] { return "head sizes " + text(p.head_dim) + " and " + text(p.value_dim); };
     const auto better = [](const VariantRecord &a, const VariantRecord &b) { return better_on_device(a, b, false); };
@@ -130,12 +168,15 @@ Status choose_backward_on_device(const Context::State &context, const BackwardCa
 
 Status run_backward_on_device(Context::State &context, const BackwardCall &call, const DeviceBackwardChoice &choice,
                               const DeviceBands &bands) {
-    if (!choice.tensors.variant) return {};
-    if (Status s = run_kernel(context, call, *choice.tensors.variant, bands); !s.ok()) return s;
-    for (std::size_t n = 0; n < call.user_captures.size(); n++)
-        if (call.user_captures[n].given())
-            if (Status s = run_capture(context, call, n, *choice.captures.variant, bands); !s.ok()) return s;
-    return {};
+    const RowTotals totals(context, call);
+    if (!totals.memory.status().ok()) return totals.memory.status();
+    if (choice.tensors.variant) {
+        if (Status s = run_kernel(context, call, *choice.tensors.variant, bands, totals); !s.ok()) return s;
+        for (std::size_t n = 0; n < call.user_captures.size(); n++)
+            if (call.user_captures[n].given())
+                if (Status s = run_capture(context, call, n, *choice.captures.variant, bands, totals); !s.ok()) return s;
+    }
+    return choice.sinks.variant ? run_sinks(context, call, *choice.sinks.variant, totals) : Status();
 }
 
 Status gradients_on_device(Context &caller, const ConstView &query, const ConstView &key, const ConstView &value,
@@ -147,6 +188,7 @@ Status gradients_on_device(Context &caller, const ConstView &query, const ConstV
     all.insert(all.end(), {{"gradients.query", gradients.query},
                            {"gradients.key", gradients.key},
                            {"gradients.value", gradients.value},
+                           {"gradients.sinks", gradients.sinks},
                            {"lse", options.lse},
                            {"weights", options.weights}});
     if (Status s = check_places(all, "query"); !s.ok()) return s;
