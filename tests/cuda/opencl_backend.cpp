@@ -51,7 +51,10 @@ Status run(Context::State &context, DeviceCall &call) {
 }
 
 // The device's memory is the host's.
-void *allocate(Context::State &, std::size_t bytes) { return std::malloc(bytes); }
+Status allocate(Context::State &, std::size_t bytes, void *&block) {
+    block = std::malloc(bytes);
+    return block ? Status() : Status(StatusCode::out_of_memory, "the device has no memory for this call");
+}
 void release(Context::State &, void *block) { std::free(block); }
 
 const DeviceBackend backend{"cuda80_as_opencl", missing, run, allocate, release};

@@ -98,21 +98,30 @@ void install_hooks() {
 
 const std::string &missing() { return driver().missing; }
 
-void *allocate(Context::State &context, std::size_t bytes) {
-    std::uint64_t block = 0;
-    if (driver().allocate(&block, bytes, context.device.cuda_stream)) return nullptr;
-    return reinterpret_cast<void *>(block);
+// The context of a call, or why there is none.
+Status find_context(const Context::State &context, void *&found) {
+    found = context.device.cuda_context;
+    if (!found) driver().current_context(&found);
+    if (found) return {};
+    return {StatusCode::invalid_argument, "no CUDA context is current in this thread, and ContextOptions::device names none"};
+}
+
+Status allocate(Context::State &context, std::size_t bytes, void *&block) {
+    void *of_call = nullptr;
+    if (Status s = find_context(context, of_call); !s.ok()) return s;
+    std::uint64_t address = 0;
+    if (driver().allocate(&address, bytes, context.device.cuda_stream))
+        return {StatusCode::out_of_memory, "the device has no memory for this call"};
+    block = reinterpret_cast<void *>(address);
+    return {};
 }
 void release(Context::State &context, void *block) {
     driver().release(reinterpret_cast<std::uint64_t>(block), context.device.cuda_stream);
 }
 
 Status run(Context::State &context, DeviceCall &call) {
-    Current here{context.device.cuda_context, context.device.cuda_stream};
-    if (!here.context) driver().current_context(&here.context);
-    if (!here.context)
-        return {StatusCode::invalid_argument,
-                "no CUDA context is current in this thread, and ContextOptions::device names none"};
+    Current here{nullptr, context.device.cuda_stream};
+    if (Status s = find_context(context, here.context); !s.ok()) return s;
     install_hooks();
     current = &here;
     bool wrapped = true;

@@ -50,8 +50,7 @@ DeviceMemory::DeviceMemory(Context::State &context, std::size_t bytes) : context
         if (!scratch.rehearses && scratch.used > device.workspace_bytes)
             status_ = {StatusCode::internal, "a call on a device took more scratch than in its rehearsal"};
     } else if (bytes_ != 0) {
-        data_ = device_backend()->allocate(context, bytes_);
-        if (!data_) status_ = {StatusCode::out_of_memory, "the device has no memory for this call"};
+        status_ = device_backend()->allocate(context, bytes_, data_);
     }
 }
 DeviceMemory::~DeviceMemory() {

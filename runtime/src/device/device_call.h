@@ -45,8 +45,7 @@ struct DeviceBackend {
     // Queues the kernel, whose scratch has memory, and returns. Nothing is copied and nothing waited for.
     Status (*run)(Context::State &, DeviceCall &);
     // Memory of the device, aligned to 256 bytes, in the order of the queue: kernels queued before release() may still use it.
-    // Null: there is none.
-    void *(*allocate)(Context::State &, std::size_t bytes);
+    Status (*allocate)(Context::State &, std::size_t bytes, void *&block);
     void (*release)(Context::State &, void *);
 };
 
