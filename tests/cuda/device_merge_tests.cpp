@@ -80,7 +80,9 @@ TEST_CASE("device: merge of nothing, and what it refuses", "[device]") {
     attune::Context context;
     for (const auto &[batch, heads, queries] : {std::tuple(0, 2, 3), {2, 0, 3}, {2, 2, 0}})
         check_case<float>(context, {.batch = batch, .heads = heads, .queries = queries, .place = Place::device});
-    check_case<float>(context, {.value_dim = 0, .place = Place::device});
+    // Halide's runtime of OpenCL takes no buffer without elements.
+    if (attune::device_backend()->target.find("opencl") == std::string_view::npos)
+        check_case<float>(context, {.value_dim = 0, .place = Place::device});
 
     const auto refused = [&](MergePartsCase c, const auto &change) {
         c.place = Place::device;
