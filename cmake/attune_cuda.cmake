@@ -23,7 +23,7 @@ attune_add_op_device_program(linear_simt generator_math)
 set(ATTUNE_DEVICE_PROGRAM_linear linear_simt)
 attune_add_op_device_program(merge_simt generator_math)
 set(ATTUNE_DEVICE_PROGRAM_merge merge_simt)
-attune_add_op_device_program(sink_gradient_simt backward_rows_stages generator_math)
+attune_add_op_device_program(sink_gradient_simt backward_rows_stages attention_generator generator_math)
 set(ATTUNE_DEVICE_PROGRAM_sink_gradient sink_gradient_simt)
 
 # attune_add_device_kernels(library TARGET target [AS name HALIDE halide-target] [ONLY regex]): one object for each variant of a
