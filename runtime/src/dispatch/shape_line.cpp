@@ -21,7 +21,7 @@ std::string options_of(const SdpaCall &c) {
                                                  {c.sinks.given(), "sinks"},    {c.dropout.probability > 0, "dropout"},
                                                  {c.weights.given(), "weights"}};
     for (const auto &[given, name] : all)
-        if (given) text += (text.empty() ? "" : "+") + std::string(name);
+        if (given) text.append(text.empty() ? "" : "+").append(name);
     return text;
 }
 
