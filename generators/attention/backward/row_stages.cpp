@@ -62,7 +62,7 @@ SinkGradientStages sink_gradient_stages(const SinkGradientInputs &in) {
     Expr share = exp2_nonpositive(below, make_const(type, std::numbers::log2e));
     s.sum = Func("sum");
     s.sum(h) = make_const(wide, 0);
-    s.sum(h) -= select(none, make_const(wide, 0), cast(wide, share) * cast(wide, in.row_delta(rows.x, h, rows.y)));
+    s.sum(h) += select(none, make_const(wide, 0), cast(wide, share) * -cast(wide, in.row_delta(rows.x, h, rows.y)));
     s.out = Func("grad_sinks");
     s.out(h) = cast<float>(s.sum(h));
     return s;
