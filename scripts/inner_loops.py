@@ -81,7 +81,7 @@ def check(generator, folder, name, words, parameters):
 
 
 def least_share(loop):
-    """Of products in a loop of the tables. An instruction of integers does the work of two to eight others."""
+    """The share of products in a loop of the tables: an instruction of integers does the work of two to eight others."""
     return 0.2 if set(loop.kinds) <= {"sdot", "smmla", "vpdpwssd"} else 0.4
 
 

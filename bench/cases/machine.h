@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Peaks of this machine, measured when called: multiply-adds and reads per second, at the widest vectors of this CPU; its caches
-// and clock; and its description in words.
+// Peaks of this machine, measured when called: multiply-adds and reads per second, at the widest vectors of this CPU; its
+// caches and clock; and its description in words.
 #pragma once
 #include "attune/tensor.h"
 #include "team.h"

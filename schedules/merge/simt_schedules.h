@@ -5,8 +5,8 @@
 
 namespace attune {
 
-// A warp takes a row of a block of `block_rows`; its lanes read neighbouring channels, and each computes the values that the row
-// has once. lse is computed behind all rows of out, since it may be the lse of a part.
+// A warp takes a row of a block of `block_rows`; its lanes read neighbouring channels, and each computes the values that the
+// row has once. lse is computed behind all rows of out, since it may be the lse of a part.
 void schedule_merge_simt(MergeSimtStages &, Halide::Func out, Halide::Func lse, int block_rows);
 
 }  // namespace attune

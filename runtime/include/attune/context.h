@@ -25,10 +25,10 @@ struct DeviceOptions {
     // Compute on the CPU where no kernel can run because the build has none, or the machine no driver; the CPU must then be
     // able to reach the tensors. Otherwise such a call is refused.
     bool cpu_instead = false;
-    // Memory of the device for the scratch of calls, from a multiple of 256 bytes on. With it calls allocate nothing, so that they
-    // can be captured in a CUDA graph (once each has run, which loads its kernels); one that takes more is refused with the
-    // number of bytes, which Context::device_scratch_bytes() gives beforehand. Calls of several Contexts share a workspace if
-    // their streams are one. Null: the driver's memory, taken and given back in the order of the stream.
+    // Memory of the device for the scratch of calls, from a multiple of 256 bytes on. With it calls allocate nothing, so that
+    // they can be captured in a CUDA graph (once each has run, which loads its kernels); one that takes more is refused with
+    // the number of bytes, which Context::device_scratch_bytes() gives beforehand. Contexts may share a workspace if their
+    // stream is one. Null: the driver's memory, taken and given back in the order of the stream.
     void *workspace = nullptr;
     std::size_t workspace_bytes = 0;
 };

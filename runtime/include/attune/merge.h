@@ -27,10 +27,10 @@ struct PartialAttention {
 };
 
 // The merge of `count` parts in their order: lse = log(sum of exp(lse of a part)), out = sum of exp(lse of a part - lse) times
-// the part's out, rounded to the type once. At least one part; one is copied. Types, ranks, layouts, parts without keys and NaN
-// as above: two parts have the bits of the function above, and a row that one part alone has keys for is that part's. out may
-// be the very view out of any part, and lse the view lse of any part. On a device at most eight parts. Scratch: the lse of all parts, and beyond four parts one
-// f32 (f64) for each element of out.
+// the part's out, rounded to the type once. At least one part; one is copied. Types, ranks, layouts, parts without keys and
+// NaN as above: two parts have the bits of the function above, and a row that one part alone has keys for is that part's. out
+// may be the very view out of any part, and lse the view lse of any part. On a device at most eight parts. Scratch: the lse of
+// all parts, and beyond four parts one f32 (f64) for each element of out.
 ATTUNE_API Status merge_attention(Context &, const PartialAttention *parts, std::size_t count, const View &out,
                                   const View &lse = {}) noexcept;
 

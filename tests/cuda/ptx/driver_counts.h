@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the interpreting driver says of itself, by functions that a program looks up.
+// Functions of the interpreting driver that a program looks up by name.
 #pragma once
 
 // attune_driver_counts(): the calls to it.
