@@ -28,13 +28,6 @@ bool is_interpreted() {
     return false;
 }
 
-template<typename Argument> Argument there(Argument argument) {
-    attune::each_view(argument, [](auto &v) {
-        if (v.given()) v.place = Place::device;
-    });
-    return argument;
-}
-
 struct Workspace {
     std::size_t bytes;
     std::unique_ptr<void, decltype(&std::free)> data;

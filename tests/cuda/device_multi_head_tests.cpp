@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The multi-head layer on a device, against the reference.
-#include "tensors/views.h"
 #include "tests/cuda/device_variants.h"
 #include "tests/support/multi_head_case.h"
 
@@ -9,13 +8,6 @@ using attune::Causal;
 
 namespace {
 
-// An argument whose tensors are on the device.
-template<typename Argument> Argument there(Argument argument) {
-    attune::each_view(argument, [](auto &v) {
-        if (v.given()) v.place = attune::Place::device;
-    });
-    return argument;
-}
 template<typename T> attune::Status run_there(attune::Context &context, MultiHeadArrays<T> &a) {
     return attune::multi_head_attention(context, on_device(a.query.view()), on_device(a.key_view()), on_device(a.value_view()),
                                         there(a.weights()), on_device(a.out.view()), there(a.options()));

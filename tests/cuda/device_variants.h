@@ -3,6 +3,7 @@
 #pragma once
 #include "device/device_call.h"
 #include "dispatch/variant_table.h"
+#include "tensors/views.h"
 #include "tests/support/catch.h"
 #include "tests/support/half_elements.h"
 #include <algorithm>
@@ -12,6 +13,14 @@ namespace attune_test {
 template<typename V> V on_device(V view) {
     view.place = attune::Place::device;
     return view;
+}
+
+// An argument whose tensors are on the device.
+template<typename Argument> Argument there(Argument argument) {
+    attune::each_view(argument, [](auto &v) {
+        if (v.given()) v.place = attune::Place::device;
+    });
+    return argument;
 }
 
 // Whether the backend takes negative strides: Halide copies no such tensors to a device of OpenCL.
