@@ -77,7 +77,7 @@ def check_nests(program, generator, variants, folder, accept):
 
 
 def check_files(lists, folder, accept):
-    listed = {op.name: [] for op in folder.iterdir() if op.is_dir()}
+    listed = {op.name: [] for op in folder.iterdir() if op.is_dir() and op.name != "__pycache__"}
     for variants in lists.glob("*_*.txt"):
         op, _ = variants.stem.rsplit("_", 1)
         listed.setdefault(op, []).extend(names_of(variants))
