@@ -223,7 +223,10 @@ TEST_CASE("device: a plan says which variant runs and what scratch it takes", "[
                                     .value_dim = c.value_dim,
                                     .place = Place::device};
         attune::Plan plan;
+        const DriverCounts before = *driver_counts();
         REQUIRE(attune::plan_sdpa(context, problem, plan).message() == "");
+        CHECK(driver_counts()->allocations == before.allocations);
+        CHECK(driver_counts()->launches == before.launches);
         CHECK(plan.variant == context.last_variant());
         CHECK(plan.reason == "tensors on the device");
         REQUIRE(call.run(context).message() == "");

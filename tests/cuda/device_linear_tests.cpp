@@ -69,10 +69,7 @@ TEST_CASE("device: linear, NaN and Inf reach their rows and columns alone", "[de
 }
 
 TEST_CASE("device: linear, what is chosen and refused", "[device]") {
-    if (!attune::device_backend()->missing().empty()) {
-        WARN("SKIPPED: " << attune::device_backend()->missing());
-        return;
-    }
+    if (!has_device()) return;
     attune::Context context;
     const std::string of_target = "linear_f32_" + std::string(attune::device_backend()->target) + "_simt_";
     LinearArrays<float> few({.leading = {40}, .columns = 3, .depth = 2});

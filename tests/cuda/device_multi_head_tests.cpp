@@ -19,11 +19,6 @@ template<typename T> void check(attune::Context &context, const MultiHeadCase &c
     CHECK(defect(a) == "");
 }
 
-bool has_device() {
-    const std::string missing = attune::device_backend()->missing();
-    if (!missing.empty()) WARN("SKIPPED: " << missing);
-    return missing.empty();
-}
 // OpenCL knows f32 here.
 bool has_16_bits() { return attune::device_backend()->target.find("opencl") == std::string_view::npos; }
 

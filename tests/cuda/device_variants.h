@@ -26,14 +26,17 @@ template<typename Argument> Argument there(Argument argument) {
 // Whether the backend takes negative strides: Halide copies no such tensors to a device of OpenCL.
 inline bool takes_reversed_rows() { return attune::device_backend()->target.find("opencl") == std::string_view::npos; }
 
+// Whether there is a device; a test without one is skipped.
+inline bool has_device() {
+    const std::string missing = attune::device_backend()->missing();
+    if (!missing.empty()) WARN("SKIPPED: " << missing);
+    return missing.empty();
+}
+
 // Calls f(variant, a zero of its type) for each variant of an op and of these kinds.
 template<typename F> void for_each_device_variant(std::string_view op, const std::vector<std::string_view> &kinds, const F &f) {
     REQUIRE(attune::device_backend());
-    const std::string missing = attune::device_backend()->missing();
-    if (!missing.empty()) {
-        WARN("SKIPPED: " << missing);
-        return;
-    }
+    if (!has_device()) return;
     int found = 0;
     for (const attune::VariantRecord *v : attune::variant_records()) {
         if (v->target != attune::device_backend()->target || v->op != op) continue;

@@ -32,8 +32,7 @@ struct RowTotals {
 private:
     static std::size_t bytes_of(const BackwardCall &c) {
         const SdpaProblem &p = c.forward.sizes;
-        constexpr std::int64_t line = 256;
-        return static_cast<std::size_t>((p.batch * p.query_heads * queries(c) * 4 + line - 1) / line * line);
+        return whole_lines(static_cast<std::size_t>(p.batch * p.query_heads * queries(c)) * sizeof(float));
     }
     static View rows_at(char *data, const BackwardCall &c) {
         return View(reinterpret_cast<float *>(data), {c.forward.sizes.batch, c.forward.sizes.query_heads, queries(c)});

@@ -33,12 +33,7 @@ halide_buffer_t *DeviceCall::scratch_buffer(std::initializer_list<std::int64_t> 
     return added;
 }
 
-namespace {
-// Where the next block begins.
-constexpr std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-}  // namespace
-
-DeviceMemory::DeviceMemory(Context::State &context, std::size_t bytes) : context_(context), bytes_(padded(bytes)) {
+DeviceMemory::DeviceMemory(Context::State &context, std::size_t bytes) : context_(context), bytes_(whole_lines(bytes)) {
     Context::State::DeviceScratch &scratch = context.device_scratch;
     const std::size_t begin = scratch.used;
     scratch.used += bytes_;
@@ -49,7 +44,7 @@ DeviceMemory::DeviceMemory(Context::State &context, std::size_t bytes) : context
         data_ = reinterpret_cast<void *>(reinterpret_cast<std::uintptr_t>(device.workspace) + begin);
         if (!scratch.rehearses && scratch.used > device.workspace_bytes)
             status_ = {StatusCode::internal, "a call on a device took more scratch than in its rehearsal"};
-    } else if (bytes_ != 0) {
+    } else if (bytes_ != 0 && !scratch.rehearses) {
         status_ = device_backend()->allocate(context, bytes_, data_);
     }
 }
@@ -60,14 +55,14 @@ DeviceMemory::~DeviceMemory() {
 
 Status queue(Context::State &context, DeviceCall &call) {
     std::size_t bytes = 0;
-    for (const DeviceCall::Scratch &s : call.scratch) bytes += padded(s.bytes);
+    for (const DeviceCall::Scratch &s : call.scratch) bytes += whole_lines(s.bytes);
     const DeviceMemory block(context, bytes);
     if (!block.status().ok()) return block.status();
     if (context.device_scratch.rehearses) return {};
     auto *next = static_cast<std::uint8_t *>(block.data());
     for (const DeviceCall::Scratch &s : call.scratch) {
         s.buffer->host = next;
-        next += padded(s.bytes);
+        next += whole_lines(s.bytes);
     }
     return device_backend()->run(context, call);
 }
@@ -86,7 +81,7 @@ ConstView stand_in(const ConstView &memory, DType type, std::initializer_list<st
 Status find_device(Context::State &context, std::string_view name, std::string &instead) {
     const DeviceBackend *backend = device_backend();
     const std::string missing = backend ? backend->missing() : "this build has no kernels for a device (preset cuda)";
-    context.device_scratch.used = context.device_scratch.most = 0;
+    context.device_scratch.most = 0;
     if (missing.empty()) return {};
     context.device_scratch.rehearses = false;  // the CPU computes at once
     if (!context.device.cpu_instead) return unsupported(name, "is on a device, but " + missing);

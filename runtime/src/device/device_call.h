@@ -53,7 +53,14 @@ struct DeviceBackend {
 const DeviceBackend *device_backend() noexcept;
 void use_device_backend(const DeviceBackend *) noexcept;
 
-// A block of the device's memory for the kernels of a call: of the workspace, or else of the backend.
+// Bytes up to the line at which the next block begins.
+constexpr std::size_t whole_lines(std::size_t bytes) {
+    constexpr std::size_t line = Context::State::device_line;
+    return (bytes + line - 1) / line * line;
+}
+
+// A block of the device's memory for the kernels of a call: of the workspace, or else of the backend; none in a rehearsal
+// without a workspace.
 class DeviceMemory {
 public:
     DeviceMemory(Context::State &, std::size_t bytes);

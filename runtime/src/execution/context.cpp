@@ -36,13 +36,12 @@ Status Context::read(const ContextOptions &options) {
                                                   ", or 0 for default_threads(), got " + std::to_string(options.threads)};
     if (!options.allocator.allocate != !options.allocator.release)
         return {StatusCode::invalid_argument, "allocator: give both allocate and release, or neither"};
-    constexpr std::uintptr_t line = 256;
     if (!options.device.workspace && options.device.workspace_bytes)
         return {StatusCode::invalid_argument,
                 "device.workspace: is null, of " + std::to_string(options.device.workspace_bytes) + " bytes"};
-    if (reinterpret_cast<std::uintptr_t>(options.device.workspace) % line)
+    if (reinterpret_cast<std::uintptr_t>(options.device.workspace) % State::device_line)
         return {StatusCode::invalid_argument,
-                "device.workspace: must begin at a multiple of " + std::to_string(line) + " bytes"};
+                "device.workspace: must begin at a multiple of " + std::to_string(State::device_line) + " bytes"};
     s.threads = threads;
     s.device = options.device;
     if (const char *name = std::getenv("ATTUNE_FORCE_VARIANT"); name && *name) {

@@ -16,6 +16,8 @@ struct Context::State {
     int threads = 1;
     const detail::VariantRecord *forced_variant = nullptr;  // ATTUNE_FORCE_VARIANT
     DeviceOptions device;
+    // The device's memory is taken by lines, at whose multiples blocks begin.
+    static constexpr std::size_t device_line = 256;
     // Scratch of the calls on a device: bytes in use, and the most of a call. While one rehearses, no kernel is queued, so that
     // a workspace that does not suffice is known before anything is written (op_call.h).
     struct DeviceScratch {
