@@ -70,6 +70,7 @@ MISSING = {
     ("merge_attention", "out_b"): "parts",
     ("merge_attention", "lse_b"): "parts",
     ("pack_linear_weight", "packed"): "the argument out",
+    ("plan_sdpa", "place"): "a Context of Python has no device",
     ("plan_sdpa", "window_keys"): "of causal and window",
     ("plan_positions", "plan"): "the result",
     ("ring_attention_backward", "score_weight"): "no gradient: refused",
