@@ -14,7 +14,8 @@ set(attune_part_generator_math generators/math/bf16_parts.cpp generators/math/ex
 set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/halide_patches/interval_bounds.cpp
   lowering/halide_patches/uses_variable.cpp
   lowering/instructions/powers.cpp lowering/passes/async_copies.cpp lowering/passes/bf16_dots.cpp
-  lowering/passes/int8_matrix_products.cpp lowering/passes/broadcast_lanes.cpp lowering/passes/load_tiles_past_l1.cpp
+  lowering/passes/int8_matrix_products.cpp lowering/passes/broadcast_lanes.cpp lowering/passes/fused_products.cpp
+  lowering/passes/load_tiles_past_l1.cpp
   lowering/passes/join_amx_tiles.cpp lowering/passes/lift_row_shifts.cpp lowering/passes/mask_tail_loads.cpp
   lowering/passes/pin_stack_slots.cpp lowering/passes/places.cpp
   lowering/passes/prefetch.cpp lowering/passes/prefetch_next.cpp lowering/passes/prefetch_stores.cpp
@@ -23,7 +24,8 @@ set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/h
 set(attune_part_generator_main lowering/generator_main.cpp lowering/halide_patches/private_runtime.cpp)
 set(attune_instruction_modules x86_avx512 x86_amx aarch64)  # in lowering/instructions
 set(attune_part_argument_check generators/arguments/check_arguments.cpp generators/arguments/kernel_arguments.cpp)
-set(attune_part_attention_generator generators/attention/equations/masked.cpp generators/attention/equations/score.cpp
+set(attune_part_attention_generator generators/attention/equations/dropout.cpp
+  generators/attention/equations/masked.cpp generators/attention/equations/score.cpp
   generators/attention/equations/score_units.cpp generators/attention/equations/scores.cpp
   generators/attention/equations/score_derivative.cpp generators/attention/equations/user_attention.cpp
   generators/attention/forward/builder.cpp generators/attention/forward/builder_dropout.cpp

@@ -3,6 +3,7 @@
 #include "lowering/passes/async_copies.h"
 #include "lowering/passes/bf16_dots.h"
 #include "lowering/passes/broadcast_lanes.h"
+#include "lowering/passes/fused_products.h"
 #include "lowering/passes/int8_matrix_products.h"
 #include "lowering/passes/join_amx_tiles.h"
 #include "lowering/passes/load_tiles_past_l1.h"
@@ -31,8 +32,10 @@ void lower(Halide::Pipeline pipeline, const Passes &passes, const Halide::Target
     lift_row_shifts(pipeline, passes.lifted_shifts);
     if (passes.bf16_dots) use_bf16_dots(pipeline, target);
     if (passes.int8_matrix_products) use_int8_matrix_products(pipeline, target);
-    // Last: the passes before find loops by name, and count their rounds.
+    // After the passes that find loops by name and count their rounds.
     if (passes.broadcast_lanes) broadcast_lanes(pipeline, target);
+    // Last: the passes before read products and sums.
+    if (passes.fused_products) fuse_products(pipeline, target);
 }
 
 }  // namespace attune

@@ -29,6 +29,7 @@ struct Passes {
     bool bf16_dots = true;             // passes/bf16_dots.h
     bool int8_matrix_products = true;  // passes/int8_matrix_products.h
     bool broadcast_lanes = true;       // passes/broadcast_lanes.h
+    bool fused_products = true;        // passes/fused_products.h
 };
 
 // Adds the passes to the pipeline, whose schedule may be completed afterwards.

@@ -15,7 +15,9 @@ Expr exp2_by(const std::vector<double> &polynomial, const Expr &x, const Expr &f
     const Type bits = Int(t.bits());
     // Named values: strict_float() on a name leaves the expression that computed the value as it is.
     const std::string x_name = Internal::unique_name("x"), sum_name = Internal::unique_name("rounded");
+    const std::string factor_name = Internal::unique_name("factor");
     const Expr named = Internal::Variable::make(t, x_name), rounded = Internal::Variable::make(t, sum_name);
+    const Expr named_factor = Internal::Variable::make(t, factor_name);
     const auto polynomial_of = [&](const Expr &f) {
         Expr p;
         for (double c : polynomial) p = p.defined() ? p * f + make_const(t, c) : make_const(t, c);
@@ -26,17 +28,20 @@ Expr exp2_by(const std::vector<double> &polynomial, const Expr &x, const Expr &f
         return Internal::Let::make(x_name, x, by.scaled(polynomial_of(strict_float(power - n)), n));
     }
     // Both products are fused with the sum that follows, so that only the fraction of the power is rounded. The factor that
-    // finds the integer differs from `factor` by a rounding: if both were one product, LLVM would fuse neither.
+    // finds the integer differs from `factor` by a rounding: if both were one product, LLVM would fuse neither. It is strict,
+    // or Halide would multiply the rounded product of x and `factor` by 1 + 2^-22.
     const double unit = rounding_unit(t), other = narrow ? 1 + 0x1p-22 : 1 + 0x1p-50;
     const bool is_power = Internal::is_const_one(factor);
-    const Expr sum = (is_power ? named : named * (factor * make_const(t, other))) + make_const(t, unit);
+    const Expr finding = strict_float(named_factor * make_const(t, other));
+    const Expr sum = (is_power ? named : named * finding) + make_const(t, unit);
     const Expr n = strict_float(rounded - make_const(t, unit));
     const Expr p = polynomial_of(is_power ? strict_float(named - n) : named * factor - n);
     // The integer is not taken from the bits of the rounded sum: a NaN's bits would turn the polynomial's NaN into a number.
     const Expr power = reinterpret(t, reinterpret(bits, p) + (cast(bits, n) << mantissa));
     // Strict comparison, because x may be NaN or -inf.
     const Expr vanishes = strict_float(rounded < make_const(t, unit - (bias - 1)));
-    return Internal::Let::make(x_name, x, Internal::Let::make(sum_name, sum, select(vanishes, make_const(t, 0), power)));
+    const Expr with_sum = Internal::Let::make(sum_name, sum, select(vanishes, make_const(t, 0), power));
+    return Internal::Let::make(x_name, x, Internal::Let::make(factor_name, factor, with_sum));
 }
 
 }  // namespace

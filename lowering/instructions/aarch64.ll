@@ -1,7 +1,7 @@
 ; SPDX-License-Identifier: MIT
 ; AArch64 instructions without an expression in Halide 21, as functions that a Call names. The module replaces Halide's own of
-; that name in the programs that make kernels. A Call of vector type finds the function whose name ends in x4 or x8, and calls
-; it once for each 4 or 8 lanes.
+; that name in the programs that make kernels. A Call of vector type finds the function whose name ends in x2, x4 or x8, and
+; calls it once for each 2, 4 or 8 lanes; a scalar Call finds the name alone.
 
 ; Dot products of pairs of bf16, added to each of four sums: bfdot. bf16 are passed as 16-bit integers, in which Halide keeps
 ; them.
@@ -35,6 +35,83 @@ define weak_odr i16 @attune_round_to_bf16(float %x) nounwind alwaysinline {
   %rounded = fptrunc float %x to bfloat
   %r = bitcast bfloat %rounded to i16
   ret i16 %r
+}
+
+; Multiply-adds rounded once: c + a*b, c - a*b, a*b - c (fmla, fmls, fneg and fmla; fmadd, fmsub, fnmsub of one number).
+declare float @llvm.fma.f32(float, float, float)
+define weak_odr float @attune_fmadd_f32(float %a, float %b, float %c) nounwind alwaysinline {
+  %r = tail call float @llvm.fma.f32(float %a, float %b, float %c)
+  ret float %r
+}
+define weak_odr float @attune_fmsub_f32(float %a, float %b, float %c) nounwind alwaysinline {
+  %a.negated = fneg float %a
+  %r = tail call float @llvm.fma.f32(float %a.negated, float %b, float %c)
+  ret float %r
+}
+define weak_odr float @attune_fnmsub_f32(float %a, float %b, float %c) nounwind alwaysinline {
+  %c.negated = fneg float %c
+  %r = tail call float @llvm.fma.f32(float %a, float %b, float %c.negated)
+  ret float %r
+}
+declare <2 x float> @llvm.fma.v2f32(<2 x float>, <2 x float>, <2 x float>)
+define weak_odr <2 x float> @attune_fmadd_f32x2(<2 x float> %a, <2 x float> %b, <2 x float> %c) nounwind alwaysinline {
+  %r = tail call <2 x float> @llvm.fma.v2f32(<2 x float> %a, <2 x float> %b, <2 x float> %c)
+  ret <2 x float> %r
+}
+define weak_odr <2 x float> @attune_fmsub_f32x2(<2 x float> %a, <2 x float> %b, <2 x float> %c) nounwind alwaysinline {
+  %a.negated = fneg <2 x float> %a
+  %r = tail call <2 x float> @llvm.fma.v2f32(<2 x float> %a.negated, <2 x float> %b, <2 x float> %c)
+  ret <2 x float> %r
+}
+define weak_odr <2 x float> @attune_fnmsub_f32x2(<2 x float> %a, <2 x float> %b, <2 x float> %c) nounwind alwaysinline {
+  %c.negated = fneg <2 x float> %c
+  %r = tail call <2 x float> @llvm.fma.v2f32(<2 x float> %a, <2 x float> %b, <2 x float> %c.negated)
+  ret <2 x float> %r
+}
+declare <4 x float> @llvm.fma.v4f32(<4 x float>, <4 x float>, <4 x float>)
+define weak_odr <4 x float> @attune_fmadd_f32x4(<4 x float> %a, <4 x float> %b, <4 x float> %c) nounwind alwaysinline {
+  %r = tail call <4 x float> @llvm.fma.v4f32(<4 x float> %a, <4 x float> %b, <4 x float> %c)
+  ret <4 x float> %r
+}
+define weak_odr <4 x float> @attune_fmsub_f32x4(<4 x float> %a, <4 x float> %b, <4 x float> %c) nounwind alwaysinline {
+  %a.negated = fneg <4 x float> %a
+  %r = tail call <4 x float> @llvm.fma.v4f32(<4 x float> %a.negated, <4 x float> %b, <4 x float> %c)
+  ret <4 x float> %r
+}
+define weak_odr <4 x float> @attune_fnmsub_f32x4(<4 x float> %a, <4 x float> %b, <4 x float> %c) nounwind alwaysinline {
+  %c.negated = fneg <4 x float> %c
+  %r = tail call <4 x float> @llvm.fma.v4f32(<4 x float> %a, <4 x float> %b, <4 x float> %c.negated)
+  ret <4 x float> %r
+}
+declare double @llvm.fma.f64(double, double, double)
+define weak_odr double @attune_fmadd_f64(double %a, double %b, double %c) nounwind alwaysinline {
+  %r = tail call double @llvm.fma.f64(double %a, double %b, double %c)
+  ret double %r
+}
+define weak_odr double @attune_fmsub_f64(double %a, double %b, double %c) nounwind alwaysinline {
+  %a.negated = fneg double %a
+  %r = tail call double @llvm.fma.f64(double %a.negated, double %b, double %c)
+  ret double %r
+}
+define weak_odr double @attune_fnmsub_f64(double %a, double %b, double %c) nounwind alwaysinline {
+  %c.negated = fneg double %c
+  %r = tail call double @llvm.fma.f64(double %a, double %b, double %c.negated)
+  ret double %r
+}
+declare <2 x double> @llvm.fma.v2f64(<2 x double>, <2 x double>, <2 x double>)
+define weak_odr <2 x double> @attune_fmadd_f64x2(<2 x double> %a, <2 x double> %b, <2 x double> %c) nounwind alwaysinline {
+  %r = tail call <2 x double> @llvm.fma.v2f64(<2 x double> %a, <2 x double> %b, <2 x double> %c)
+  ret <2 x double> %r
+}
+define weak_odr <2 x double> @attune_fmsub_f64x2(<2 x double> %a, <2 x double> %b, <2 x double> %c) nounwind alwaysinline {
+  %a.negated = fneg <2 x double> %a
+  %r = tail call <2 x double> @llvm.fma.v2f64(<2 x double> %a.negated, <2 x double> %b, <2 x double> %c)
+  ret <2 x double> %r
+}
+define weak_odr <2 x double> @attune_fnmsub_f64x2(<2 x double> %a, <2 x double> %b, <2 x double> %c) nounwind alwaysinline {
+  %c.negated = fneg <2 x double> %c
+  %r = tail call <2 x double> @llvm.fma.v2f64(<2 x double> %a, <2 x double> %b, <2 x double> %c.negated)
+  ret <2 x double> %r
 }
 
 ; Functions that Halide's code generation calls by name where a kernel has their patterns. Names and types are an interface of

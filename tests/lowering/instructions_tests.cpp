@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Functions of our modules in kernels: each is found, for vectors of any size, in assembly and bitcode alike.
+#include "generators/math/exp2.h"
 #include "lowering/instructions/bf16.h"
 #include "lowering/instructions/powers.h"
 #include "tests/lowering/code.h"
 #include "tests/support/catch.h"
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <unistd.h>
 
 namespace {
@@ -16,7 +18,9 @@ const Target zen4("x86-64-linux-avx-avx2-f16c-fma-sse41-avx512-avx512_skylake-av
 // A kernel as assembly and as bitcode.
 std::string made(Func out, const std::vector<Argument> &arguments, OutputFileType type, const Target &target = zen4) {
     const std::filesystem::path file = std::filesystem::temp_directory_path() / ("attune_lowering_" + std::to_string(getpid()));
-    out.compile_to({{type, file.string()}}, arguments, "kernel", target);
+    Pipeline pipeline(out);
+    attune::lower(pipeline, {}, target);
+    pipeline.compile_to({{type, file.string()}}, arguments, "kernel", target);
     std::ostringstream text;
     text << std::ifstream(file, std::ios::binary).rdbuf();
     std::filesystem::remove(file);
@@ -70,4 +74,37 @@ TEST_CASE("bf16 is rounded by an instruction on AArch64", "[lowering]") {
         CHECK(has(assembly, lanes == 1 ? "bfcvt\t" : "bfcvtn\t"));
         CHECK_FALSE(has(assembly, "attune_"));
     }
+}
+
+TEMPLATE_TEST_CASE("products and sums are one instruction on AArch64", "[lowering]", float, double) {
+    const Target arm64("arm-64-linux-no_runtime");
+    ImageParam x(type_of<TestType>(), 1, "x");
+    Var i("i");
+    const Expr a = x(i), b = x(i + 64), c = x(i + 128);
+    const auto assembly_of = [&](const Expr &value, int lanes) {
+        Func out("row");
+        out(i) = value;
+        if (lanes > 1) out.vectorize(i, lanes, TailStrategy::RoundUp);
+        return made(out, {x}, OutputFileType::assembly, arm64);
+    };
+    for (const int lanes : {1, 2, 3, 4, 6, 8, 16}) {
+        INFO(lanes << " lanes");
+        const std::string sum = assembly_of(a * b + c, lanes), difference = assembly_of(c - a * b, lanes),
+                          negated = assembly_of(a * b - c, lanes);
+        CHECK(has(sum, lanes == 1 ? "fmadd\t" : "fmla\t"));
+        CHECK(has(difference, lanes == 1 ? "fmsub\t" : "fmls\t"));
+        CHECK(has(negated, lanes == 1 ? "fnmsub\t" : "fmla\t"));
+        for (const std::string *of : {&sum, &difference, &negated}) {
+            CHECK_FALSE(has(*of, "fmul\t"));
+            CHECK_FALSE(has(*of, "attune_"));
+        }
+    }
+    // The exponential rounds no product: that with the factor that finds the integer is one of its own.
+    Param<TestType> factor("factor");
+    Func power("power");
+    power(i) = attune::exp2_nonpositive(x(i), factor);
+    power.vectorize(i, 16, TailStrategy::RoundUp);
+    const std::string assembly = made(power, {x, factor}, OutputFileType::assembly, arm64);
+    CHECK(has(assembly, "fmla\t"));
+    CHECK_FALSE(std::regex_search(assembly, std::regex("fmul\tv")));
 }

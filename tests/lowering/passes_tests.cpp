@@ -201,6 +201,37 @@ TEST_CASE("sums of two rows by two columns are matrix products of int8 on AArch6
     CHECK(dots.before == dots.after);
 }
 
+TEST_CASE("products are fused with the sums that take them on AArch64", "[lowering]") {
+    ImageParam x(Float(32), 1, "x"), y(Float(32), 1, "y");
+    Var i("i");
+    const auto code = [&](const Expr &value, const Target &target = Target("arm-64-linux-no_runtime")) {
+        Func out("row");
+        out(i) = value;
+        return code_of(out, {x, y}, {}, target);
+    };
+    const Expr a = x(i), b = y(i), c = x(i + 1);
+    CHECK(has(code(a * b + c).after, "attune_fmadd_f32(x["));
+    CHECK(has(code(c + a * b).after, "attune_fmadd_f32(x["));
+    CHECK(has(code(a * b - c).after, "attune_fnmsub_f32("));
+    CHECK(has(code(c - a * b).after, "attune_fmsub_f32("));
+    CHECK(has(code(cast<double>(a) * cast<double>(b) + cast<double>(c)).after, "attune_fmadd_f64("));
+    const Code of_two = code(a * b + c * x(i + 2));
+    CHECK(count(of_two.after, "attune_fmadd_f32(") == 1);
+    CHECK(count(of_two.after, "*") == count(of_two.before, "*") - 1);
+    // A product that a let names, because two sums take it: of its factors in both.
+    const Expr product = a * b;
+    const Code of_name = code((product + c) / (product - c));
+    CHECK(count(of_name.before, "let ") == 1 + count(code(a * b + c).before, "let "));
+    CHECK(has(of_name.after, "attune_fmadd_f32("));
+    CHECK(has(of_name.after, "attune_fnmsub_f32("));
+    for (const Expr &rounded : {strict_float(a * b + c), strict_float(a * b) + c, a * b, a + c, -(a * b)}) {
+        const Code same = code(rounded);
+        CHECK(same.before == same.after);
+    }
+    const Code elsewhere = code(a * b + c, avx512);
+    CHECK(elsewhere.before == elsewhere.after);
+}
+
 TEST_CASE("the last vector of a row is a masked load", "[lowering]") {
     ImageParam in(Float(32), 1, "in");
     Param<int> last("last");

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Inputs of an attention, and facts known beforehand about a tile of queries.
 #pragma once
-#include "Halide.h"
+#include "generators/attention/equations/dropout.h"
 
 namespace attune {
-
-// Dropout of weights in the conventions of runtime/include/attune/dropout.h. Not defined: the kernel has no dropout.
-struct Dropout {
-    // uint32; first_query, first_key and first_head (b * Hq + h) are counters of the first query, key and head, and heads is Hq
-    // of the counters; kept iff the random word is at least threshold
-    Halide::Expr seed_low, seed_high, offset, first_query, first_key, first_head, heads, threshold;
-    Halide::Expr keep_scale;  // double: 1 / (1 - p)
-};
 
 // Inputs. The keys that query i of batch entry b may see are [max(0, i + band_begin(b)), min(lengths(i, b), i + band_end(b))):
 // one interval for valid lengths, causal and window masks alike. shortest and longest are the extremes of lengths over the
