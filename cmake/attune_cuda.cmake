@@ -68,16 +68,31 @@ function(attune_add_device_kernels library)
         HALIDE ${halide} FOLDER ${folder} SCHEDULE ${schedule} ${image}
         PARAMETERS ${generator_parameters} ${ATTUNE_DEVICE_PARAMETERS_${op}})
       list(APPEND names ${variant})
+      set(pages "")
+      attune_device_has_pages(has_pages ${op} ${schedule} ${dtype} ${head_dim} "${kind}" "${class}")
+      if(has_pages)
+        set(pages PAGES_KERNEL ${variant}_pages)
+        list(TRANSFORM generator_parameters REPLACE "^registers=.*" "registers=0")
+        attune_add_device_kernel(${variant}_pages LIBRARY ${library} PROGRAM ${program}.generator GENERATOR ${program}
+          HALIDE ${halide} FOLDER ${folder} SCHEDULE ${schedule} ${image} PARAMETERS ${generator_parameters} cache=pages)
+        list(APPEND names ${variant}_pages)
+      endif()
       if(library STREQUAL "attune")
+        if(has_pages)
+          set_property(GLOBAL APPEND PROPERTY ATTUNE_TABLE_PAGES_KERNELS_${op} ${variant}_pages)
+        endif()
         attune_add_table_row(${variant} OP ${op} DTYPE ${dtype} HEAD_DIM ${head_dim} TARGET ${target}
           SCHEDULE ${schedule} CLASS "${class}" KIND "${kind}"
-          PARAMETERS ${ATTUNE_PARAMETERS_${key}} PROVENANCE "${ATTUNE_PROVENANCE_${key}}")
+          PARAMETERS ${ATTUNE_PARAMETERS_${key}} PROVENANCE "${ATTUNE_PROVENANCE_${key}}" ${pages})
         continue()
       endif()
       attune_table_row(row ${variant} OP ${op} DTYPE ${dtype} HEAD_DIM ${head_dim} TARGET ${target}
         SCHEDULE ${schedule} CLASS "${class}" KIND "${kind}"
-        PARAMETERS ${ATTUNE_PARAMETERS_${key}} PROVENANCE "${ATTUNE_PROVENANCE_${key}}")
+        PARAMETERS ${ATTUNE_PARAMETERS_${key}} PROVENANCE "${ATTUNE_PROVENANCE_${key}}" ${pages})
       string(APPEND symbols "int ${variant}_argv(void **);\n")
+      if(has_pages)
+        string(APPEND symbols "int ${variant}_pages_argv(void **);\n")
+      endif()
       string(APPEND rows "${row}")
     endforeach()
   endforeach()

@@ -64,6 +64,26 @@ function(attune_add_device_kernel variant)
   set_source_files_properties(${A_FOLDER}/${variant}.o PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
 endfunction()
 
+# Whether a variant has a kernel over pages, too, which takes registers: the variants whose kernel does not spill.
+function(attune_device_has_pages result op schedule dtype head_dim kind class)
+  set(scored "")
+  set(plain "")
+  if(schedule MATCHES "split$")
+    set(scored 64 128)
+  elseif(schedule STREQUAL "mma" AND dtype STREQUAL "f32")
+    set(scored 128)
+    set(plain 64)
+  elseif(schedule STREQUAL "mma")
+    set(scored 64)
+    set(plain 128)
+  endif()
+  set(${result} FALSE PARENT_SCOPE)
+  if(op STREQUAL "sdpa" AND (head_dim IN_LIST "${kind}" OR
+                             (head_dim EQUAL 0 AND kind STREQUAL "scored" AND class MATCHES "^dim(64|256)$")))
+    set(${result} TRUE PARENT_SCOPE)
+  endif()
+endfunction()
+
 # attune_add_user_device_kernels(name dtype TARGET target [AS name HALIDE halide-target]): kernels for a device of the attention
 # of attune_add_attention(), whose arguments are those of the caller: of HEAD_DIMS and the KINDS plain and scored, forward and,
 # with BACKWARD, gradients. Schedule decode or split: split-KV, too. Parameters are those of sdpa for the target, of scored

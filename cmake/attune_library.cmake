@@ -71,8 +71,8 @@ attune_add_sources(head_parallel context_parallel/head_parallel)
 attune_add_sources(partial_results context_parallel/partial_results)
 attune_add_sources(sharded_decode context_parallel/sharded_decode)
 attune_add_sources(sharded_paged_decode context_parallel/sharded_paged_decode)
-attune_add_sources(paged serving/listed_rows serving/paged serving/paged_checks serving/pool_checks serving/quantised_rows
-  serving/weight_sums)
+attune_add_sources(paged serving/listed_rows serving/paged serving/paged_checks serving/paged_device serving/pool_checks
+  serving/quantised_rows serving/weight_sums)
 attune_add_sources(sdpa_backward attention_backward/sdpa_backward)
 attune_add_sources(attention_backward attention_backward/sdpa_backward_captures
   attention_backward/sdpa_backward_device attention_backward/sdpa_backward_dispatch attention_backward/sdpa_backward_kernel

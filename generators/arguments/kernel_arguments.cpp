@@ -47,11 +47,12 @@ Arguments softcap_to_mask(Type real, int dimensions) {
             buffer("slopes", 2),     number("has_mask", boolean), buffer("mask", dimensions)};
 }
 Arguments sinks() { return {number("has_sinks", boolean), buffer("sinks", 1)}; }
-Arguments dropout() {
+// keep_scale is of type `real`.
+Arguments dropout(Type real) {
     return join({numbers({"seed_low", "seed_high", "dropout_offset", "first_query", "first_key", "first_head", "counted_heads",
                           "threshold"},
                          uint32),
-                 numbers({"keep_scale"}, f64)});
+                 numbers({"keep_scale"}, real)});
 }
 Arguments blocks_of_mask(int dimensions) { return only_for("user", {"masked"}, buffers({"blocks"}, dimensions)); }
 Arguments captures_of_user() { return only_for("user", {"unmasked", "masked"}, {captures()}); }
@@ -79,7 +80,7 @@ ArgumentLists attention() {
                                  only_for("pair", {"additive"}, {buffer("pair_weight", 1), number("pair_bias", f64)}),
                                  only_for("kind", scored, join({softcap_to_mask(f64, 4), sinks()})),
                                  only_for("kind", of_values, buffers({"finite_values"}, 1)),
-                                 only_for("kind", {"training"}, dropout()),
+                                 only_for("kind", {"training"}, dropout(f64)),
                                  only_for("kind", {"weights"}, numbers({"probabilities"}, boolean)),
                                  blocks_of_mask(4),
                                  captures_of_user(),
@@ -101,7 +102,7 @@ ArgumentLists attention_backward() {
                 buffers({"lengths", "shortest", "longest"}, 1), numbers({"band_begin", "band_end", "offset"}, int32),
                 numbers({"first_query_tile", "query_tiles", "first_key_tile", "key_tiles"}, int32),
                 numbers({"wants_query", "wants_key", "wants_bias"}, boolean), numbers({"scale"}, f64),
-                only_for("kind", {"scored", "training"}, softcap_to_mask(f64, 3)), only_for("kind", {"training"}, dropout()),
+                only_for("kind", {"scored", "training"}, softcap_to_mask(f64, 3)), only_for("kind", {"training"}, dropout(f64)),
                 only_for("pair", {"additive"}, {buffer("pair_weight", 1), number("pair_bias", f64)}),
                 only_for("user", {"unmasked", "masked"}, numbers({"entry", "key_head", "head"}, int32)), blocks_of_mask(3),
                 captures_of_user()})},
@@ -133,10 +134,13 @@ ArgumentLists attention_on_device() {
                 numbers({"band_begin", "band_end", "offset", "length"}, int32),
                 numbers({"has_offsets", "has_lengths"}, boolean),
                 {buffer("offsets", 1), buffer("lengths", 2)},
+                only_for("cache", {"pages"},
+                         join({{buffer("block_table", 2)}, numbers({"keys", "pages", "page_bits", "page_stride"}, int32)})),
                 only_for("pair", {"additive"},
                          {number("has_pair_weight", boolean), buffer("pair_weight", 1), number("pair_bias", f32)}),
                 only_for("schedule", mma, numbers({"query_address", "key_address", "value_address"}, uint64)),
-                only_for("kind", {"scored"}, join({softcap_to_mask(f32, 4), sinks()})),
+                only_for("kind", {"scored", "training"}, join({softcap_to_mask(f32, 4), sinks()})),
+                only_for("kind", {"training"}, dropout(f32)),
                 captures_of_user()})},
          {"DeviceAttentionOut",
           join({{value_of("out", "out", 4), value_of("out", "lse", 4)}, only_for("schedule", {"split", "mma_split"}, state)}),
@@ -154,9 +158,10 @@ ArgumentLists attention_on_device() {
           buffers({"grad_query", "grad_key", "grad_value"}, 4),
           {{"gradients", {"true"}}, {"of_captures", {"false"}}}},
          {"DeviceCaptureSums", {buffer("sums", 2), buffer("grad_capture", 4)}, {{"of_captures", {"true"}}}}},
-        {{"kind", {{"plain"}, {"scored"}}},
+        {kinds,
          {"pair", {{"dot_product"}, {"additive"}}},
          {"schedule", {{"simt"}, {"split"}, {"mma"}, {"mma_split"}}},
+         {"cache", {{"dense"}, {"pages"}}},
          users,
          {"gradients", {{"false"}, {"true"}}},
          {"of_captures", {{"false"}, {"true"}}}},

@@ -3,6 +3,7 @@
 // and mma_gradient_stages.h. Inputs differ from sdpa_generator.cpp, because no argument may be computed or copied from host
 // memory here: bands are numbers, lengths and offsets the caller's.
 #include "generators/attention/backward/row_stages.h"
+#include "generators/attention/equations/dropout.h"
 #include "generators/attention/equations/scores.h"
 #include "generators/attention/equations/user_attention.h"
 #include "generators/math/bf16_bits.h"
@@ -25,16 +26,19 @@ std::map<std::string, Schedule> schedules() {
     for (const Form &form : forms) names.emplace(form.schedule, Schedule(int(names.size())));
     return names;
 }
-enum class Kind { plain, scored };
+enum class Kind { plain, scored, training };  // training: scored, with dropout
 enum class Pair { dot_product, additive };
+enum class Cache { dense, pages };
 
 class SdpaSimt : public Halide::Generator<SdpaSimt> {
 public:
     GeneratorParam<Schedule> schedule_name{"schedule", Schedule(0), schedules()};
-    GeneratorParam<Kind> kind{"kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}}};
+    GeneratorParam<Kind> kind{
+        "kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}, {"training", Kind::training}}};
     GeneratorParam<bool> gradients{"gradients", false};
     GeneratorParam<bool> of_captures{"of_captures", false};  // with gradients: that of a captured buffer, by simt
     GeneratorParam<Pair> pair{"pair", Pair::dot_product, {{"dot_product", Pair::dot_product}, {"additive", Pair::additive}}};
+    GeneratorParam<Cache> cache{"cache", Cache::dense, {{"dense", Cache::dense}, {"pages", Cache::pages}}};
     GeneratorParam<Type> dtype{"dtype", Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 256};  // of query, key and value; 0: any sizes up to `channels`
     GeneratorParam<int> channels{"channels", 0, 0, 256};  // 0: head_dim
@@ -57,6 +61,10 @@ public:
 
     void configure() {
         query.set_type(held()), key.set_type(held()), value.set_type(held());
+        if (cache == Cache::pages) {
+            block_table = add_input<Buffer<>>("block_table", Int(32), 2);
+            for (auto &[name, number] : of_pages) number = add_input<int32_t>(name);
+        }
         if (pair == Pair::additive) {
             has_pair_weight = add_input<bool>("has_pair_weight");
             pair_weight = add_input<Buffer<>>("pair_weight", Float(32), 1);  // (d), any stride
@@ -65,12 +73,16 @@ public:
         if (by_mma())
             query_address = add_input<uint64_t>("query_address"), key_address = add_input<uint64_t>("key_address"),
             value_address = add_input<uint64_t>("value_address");
-        if (kind == Kind::scored) {
+        if (scored()) {
             softcap = add_input<float>("softcap");
             has_bias = add_input<bool>("has_bias"), bias = add_input<Buffer<>>("bias", held(), 4);
             has_alibi = add_input<bool>("has_alibi"), slopes = add_input<Buffer<>>("slopes", Float(32), 2);
             has_mask = add_input<bool>("has_mask"), mask = add_input<Buffer<>>("mask", UInt(8), 4);
             has_sinks = add_input<bool>("has_sinks"), sinks = add_input<Buffer<>>("sinks", Float(32), 1);
+        }
+        if (kind == Kind::training) {
+            for (auto &[name, number] : of_dropout) number = add_input<uint32_t>(name);
+            keep_scale = add_input<float>("keep_scale");
         }
         user_inputs.add_to(*this, Float(32));
         if (gradients) {
@@ -170,7 +182,7 @@ public:
         // In a SIMT kernel of splits only the conditions of steps that may mask bound loops; a user's mask always may. Where no
         // capture has a gradient, a kernel of captures has no such loop.
         const attune::UserAttention *user = attune::user_attention();
-        const bool bounded_splits = kind == Kind::scored && !(user && user->mask);
+        const bool bounded_splits = scored() && !(user && user->mask);
         const bool trims = of_captures ? capture_gradient.has_reads : by_mma() || !in_splits() || bounded_splits;
         attune::lower(get_pipeline(), {.trim_gpu_loops = trims, .thread_local_registers = by_mma(), .async_copies = by_mma()},
                       target);
@@ -179,10 +191,25 @@ public:
 private:
     // Addresses of the first elements.
     Input<uint64_t> *key_address = nullptr, *value_address = nullptr, *query_address = nullptr, *grad_out_address = nullptr;
+    // Inputs of rows in pages: page block_table(n, b) holds keys [n, n + 1) * 2^page_bits of batch entry b, and begins
+    // page_stride rows behind the page before it.
+    Input<Buffer<>> *block_table = nullptr;
+    std::array<std::pair<const char *, Input<int32_t> *>, 4> of_pages{
+        {{"keys", nullptr}, {"pages", nullptr}, {"page_bits", nullptr}, {"page_stride", nullptr}}};
     Input<float> *softcap = nullptr, *pair_bias = nullptr;
     Input<bool> *has_pair_weight = nullptr, *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr,
                 *has_sinks = nullptr;
     Input<Buffer<>> *pair_weight = nullptr, *bias = nullptr, *slopes = nullptr, *mask = nullptr, *sinks = nullptr;
+    // Inputs of dropout.
+    std::array<std::pair<const char *, Input<uint32_t> *>, 8> of_dropout{{{"seed_low", nullptr},
+                                                                          {"seed_high", nullptr},
+                                                                          {"dropout_offset", nullptr},
+                                                                          {"first_query", nullptr},
+                                                                          {"first_key", nullptr},
+                                                                          {"first_head", nullptr},
+                                                                          {"counted_heads", nullptr},
+                                                                          {"threshold", nullptr}}};
+    Input<float> *keep_scale = nullptr;
     // Inputs of gradients.
     Input<Buffer<>> *forward_out = nullptr, *grad_out = nullptr, *lse = nullptr, *grad_lse = nullptr;
     Input<bool> *has_grad_lse = nullptr;
@@ -206,6 +233,7 @@ private:
     const Form &form() const { return forms[static_cast<int>(Schedule(schedule_name))]; }
     bool by_mma() const { return form().mma; }
     bool in_splits() const { return form().splits; }
+    bool scored() const { return kind != Kind::plain; }
     Type held() const { return attune::held_type(dtype); }
     int most_channels() const { return channels == 0 ? head_dim : channels; }
     attune::SimtShape lanes() const { return {lane_rows, channel_lanes, attune::lanes_in_step, most_channels()}; }
@@ -242,35 +270,58 @@ private:
         return f;
     }
 
-    // Elements as their bits.
-    Func in_bits(const Func &from, const std::string &name) const {
+    // The place of an element (d, s, h, b) in memory, which of keys and values may lie in pages.
+    using Place = std::array<Expr, 4>;
+    using PlaceOf = std::function<Place(const Place &)>;
+    static Place in_order(const Place &at) { return at; }
+    Place of_cache(const Place &at) const {
+        if (cache == Cache::dense) return at;
+        const auto &[d, j, h, b] = at;
+        const Expr pages = *of_pages[1].second, bits = *of_pages[2].second, stride = *of_pages[3].second;
+        const Expr entry = unsafe_promise_clamped(j >> bits, 0, block_table->dim(0).extent() - 1);
+        // Entries of a table are unchecked, as lengths are.
+        const Expr page = clamp((*block_table)(entry, b), 0, pages - 1), row = page * stride + (j & ((1 << bits) - 1));
+        return {d, unsafe_promise_clamped(row, 0, key.dim(1).extent() - 1), h, 0};
+    }
+    static std::vector<Expr> indices(const Place &at) { return {at.begin(), at.end()}; }
+
+    // Keys or values as f32.
+    Func rows_in_f32(const Func &from, const std::string &name) const {
         Func f(name);
-        const std::vector<Var> at = from.args();
-        f(at) = reinterpret(UInt(held().bits()), from(std::vector<Expr>(at.begin(), at.end())));
+        const Var d("d"), j("j"), h("h"), b("b");
+        f(d, j, h, b) = attune::widened(from(indices(of_cache({d, j, h, b}))));
         return f;
     }
 
-    // An input with its address, if the kernel has `begin`, the address of the first element.
-    template<typename In> attune::RawInput raw(const In &in, const std::string &name, const Input<uint64_t> *begin) const {
-        attune::RawInput input{in_bits(in, name + "_bits"), {}};
+    // Elements as their bits, and their address, if the kernel has `begin`, the address of the first element.
+    template<typename In>
+    attune::RawInput raw(const In &in, const std::string &name, const Input<uint64_t> *begin, const PlaceOf &place_of) const {
+        attune::RawInput input{Func(name + "_bits"), {}};
+        const Var d("d"), s("s"), h("h"), b("b");
+        input.bits(d, s, h, b) = reinterpret(UInt(held().bits()), in(indices(place_of({d, s, h, b}))));
         if (!begin) return input;
-        input.address = [this, &in, begin](const Expr &d, const Expr &s, const Expr &h, const Expr &b) {
+        input.address = [this, &in, begin, place_of](const Expr &d, const Expr &s, const Expr &h, const Expr &b) {
+            const Place at = place_of({d, s, h, b});
             // An element's index has 32 bits, as everywhere: tensors are no larger.
-            const Expr index = d + s * in.dim(1).stride() + h * in.dim(2).stride() + b * in.dim(3).stride();
+            Expr index = at[0];
+            for (int n = 1; n < 4; n++) index += at[n] * in.dim(n).stride();
             return *begin + cast<uint64_t>(cast<int64_t>(index) * held().bytes());
         };
         return input;
     }
     attune::RawGradientInputs raw_inputs() const {
-        return {raw(query, "query", query_address), raw(key, "key", key_address), raw(value, "value", value_address),
-                grad_out ? raw(*grad_out, "grad_out", grad_out_address) : attune::RawInput()};
+        const PlaceOf of_keys = [this](const Place &at) { return of_cache(at); };
+        return {raw(query, "query", query_address, in_order), raw(key, "key", key_address, of_keys),
+                raw(value, "value", value_address, of_keys),
+                grad_out ? raw(*grad_out, "grad_out", grad_out_address, in_order) : attune::RawInput()};
     }
 
     attune::SdpaInputs inputs() {
         attune::SdpaInputs in;
         Var i("i"), b("b");
-        in.query = in_f32(query, "query_f32"), in.key = in_f32(key, "key_f32"), in.value = in_f32(value, "value_f32");
-        in.queries = query.dim(1).extent(), in.keys = key.dim(1).extent();
+        in.query = in_f32(query, "query_f32");
+        in.key = rows_in_f32(key, "key_f32"), in.value = rows_in_f32(value, "value_f32");
+        in.queries = query.dim(1).extent(), in.keys = block_table ? Expr(*of_pages[0].second) : key.dim(1).extent();
         in.query_heads = query.dim(2).extent(), in.key_heads = key.dim(2).extent();
         in.head_dim = head_dim == 0 ? query.dim(0).extent() : Expr(head_dim);
         in.value_dim = head_dim == 0 ? value.dim(0).extent() : Expr(head_dim);
@@ -292,6 +343,11 @@ private:
         return in;
     }
 
+    attune::Dropout dropout() const {
+        const auto number = [this](std::size_t n) { return Expr(*of_dropout[n].second); };
+        return {number(0), number(1), number(2), number(3), number(4), number(5), number(6), number(7), Expr(*keep_scale)};
+    }
+
     attune::Score score() {
         attune::Score score;
         const attune::UserAttention *user = attune::user_attention();
@@ -303,13 +359,17 @@ private:
             weight(d) = select(*has_pair_weight, (*pair_weight)(min(d, pair_weight->dim(0).extent() - 1)), 1.0f);
             score.pair = attune::additive_pair({weight, cast<double>(*pair_bias)}, Float(32));
         }
-        if (kind == Kind::scored)
+        if (scored())
             score.steps = {attune::softcap_step(cast<double>(*softcap), Float(32)),
                            attune::bias_step(in_f32(*bias, "bias_f32"), *has_bias),
                            attune::alibi_step(*slopes, *has_alibi, Float(32))};
         if (user) user->add_score(score, user_inputs.global());
-        if (kind == Kind::scored) score.steps.push_back(attune::mask_step(*mask, *has_mask));
+        if (scored()) score.steps.push_back(attune::mask_step(*mask, *has_mask));
         if (user) user->add_mask(score, user_inputs.global());
+        if (kind == Kind::training) {
+            attune::require(!user, "dropout of a user's attention is not for devices");
+            score.probability = attune::kept_share(dropout());
+        }
         // No table of blocks is given here: a mask is asked where pairs are computed.
         for (attune::ScoreStep &step : score.steps) step.in_blocks = false;
         return score;
@@ -326,11 +386,12 @@ private:
         };
         constrain(query), constrain(key), constrain(value);
         offsets.dim(0).set_min(0).set_stride(Expr());
+        if (block_table) block_table->dim(0).set_min(0).set_stride(Expr()), block_table->dim(1).set_min(0);
         for (int n = 0; n < 2; n++) lengths.dim(n).set_min(0);
         lengths.dim(0).set_stride(Expr());
         user_inputs.constrain();
         if (pair == Pair::additive) pair_weight->dim(0).set_min(0).set_stride(Expr());
-        if (kind == Kind::scored) {
+        if (scored()) {
             for (auto *table : {bias, mask})
                 for (int n = 0; n < 4; n++) table->dim(n).set_min(0);
             for (auto *table : {bias, mask}) table->dim(0).set_stride(Expr());
