@@ -97,6 +97,8 @@ TEST_CASE("device: additive attention, everything at once", "[device]") {
     check_options({"scored"}, option_sets::everything());
 }
 
+TEST_CASE("device: additive attention, dropout", "[device]") { check_options({"training"}, option_sets::dropouts()); }
+
 TEST_CASE("device: additive attention, what is refused", "[device]") {
     if (!has_device()) return;
     attune::Context context;

@@ -6,7 +6,7 @@
 #include "tests/support/linear_case.h"
 #include "tests/support/merge_parts_case.h"
 #include "tests/support/multi_head_case.h"
-#include "tests/support/packed_case.h"
+#include "tests/support/paged_case.h"
 #include "tests/support/sdpa_backward_case.h"
 #include <dlfcn.h>
 #include <functional>
@@ -121,6 +121,25 @@ Call packed() {
             [=] { return a->out.values(); }, [=] { refill(a->query, 77), refill(a->value, 78); }, [=] { refill(a->out, 80); }};
 }
 
+// Steps of a batch, of which a replay has other pages, and sequences that grew.
+Call steps() {
+    auto a = std::make_shared<PagedArrays<float>>(PagedCase{.queries = {1, 1, 1}, .rows = {300, 20, 5}});
+    return {"steps",
+            [=](attune::Context &context) {
+                const attune::ConstPages key(on_device(attune::ConstView(a->key.view()))),
+                    value(on_device(attune::ConstView(a->value.view())));
+                return attune::paged_attention(context, on_device(a->query.view()), key, value, a->cu_seqlens_q(),
+                                               on_device(a->block_table()), on_device(a->lens()), on_device(a->out.view()));
+            },
+            [=] { return a->out.values(); },
+            [=] {
+                refill(a->query, 77), refill(a->key, 78), refill(a->value, 79);
+                for (std::size_t n = 0; n < a->table.size(); n++) a->table[n] = std::int32_t(n % std::size_t(a->pages));
+                a->the.rows = {290, 97, 6};
+            },
+            [=] { refill(a->out, 80); }};
+}
+
 std::vector<Call> calls() {
     return {forward({.queries = 5, .keys = 7}),
             forward({.query_heads = 4, .key_heads = 2, .queries = 1, .keys = 300}),
@@ -128,7 +147,8 @@ std::vector<Call> calls() {
             layer(),
             merge(),
             product(),
-            packed()};
+            packed(),
+            steps()};
 }
 
 }  // namespace
@@ -232,6 +252,9 @@ TEST_CASE("device: a plan says which variant runs and what scratch it takes", "[
         REQUIRE(call.run(context).message() == "");
         CHECK(plan.workspace_bytes == context.device_scratch_bytes());
         problem.dropout = true;
-        CHECK(attune::plan_sdpa(context, problem, plan).message() == "dropout: is not computed on a device");
+        REQUIRE(attune::plan_sdpa(context, problem, plan).message() == "");
+        CHECK(plan.variant.ends_with("_training"));
+        problem.invariant = true;
+        CHECK(attune::plan_sdpa(context, problem, plan).message() == "invariant: is not taken on a device");
     }
 }

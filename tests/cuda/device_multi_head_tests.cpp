@@ -65,6 +65,9 @@ TEST_CASE("device: the multi-head layer under masks and options of the score", "
         [](SdpaCase &c) { c.mask = "b11j"; },
         [](SdpaCase &c) { c.bias = "hij", c.softcap = 5; },
         [](SdpaCase &c) { c.alibi = Alibi::per_head, c.sinks = true; },
+        [](SdpaCase &c) {
+            c.dropout = {0.3, 5, 1};
+        },
     };
     for (const auto &set : options) {
         MultiHeadCase c = usual();
@@ -110,7 +113,7 @@ TEST_CASE("device: what the multi-head layer refuses, before anything is written
     CHECK(refused([](W &, O &, V &out) { out.place = attune::Place::host; }) == "out: is on the host, query is on a device");
     CHECK(refused([](W &, O &o, V &) { o.attention.lse.place = attune::Place::host; }) ==
           "lse: is on the host, query is on a device");
-    CHECK(refused([](W &, O &o, V &) { o.attention.dropout.probability = 0.5; }) == "dropout: is not computed on a device");
+    CHECK(refused([](W &, O &o, V &) { o.attention.invariant = true; }) == "invariant: is not taken on a device");
     CHECK(refused([](W &, O &o, V &) { o.attention.score = attune::Score::cosine; }) ==
           "score: tensors on a device take dot_product");
     CHECK(refused([](W &, O &o, V &) { o.heads = 3; }) == "heads: 256 rows of weights.query are not divisible by 3 heads");

@@ -277,7 +277,7 @@ TEST_CASE("device: what is refused", "[device]") {
         CHECK(!status.ok());
         CHECK(status.message() == message);
     };
-    refused({.dropout = {0.5, 1, 0}}, "dropout: is not computed on a device");
+    refused({.dropout = {1, 1, 0}}, "dropout: of every weight (probability 1) is not computed on a device");
     refused({.score = attune::Score::cosine}, "score: tensors on a device take dot_product");
     refused({.alibi = true}, "alibi: tensors on a device take alibi_slopes, on the device as well");
     refused({.lse = t.of.lse.view()}, "lse: is on the host, query is on a device");

@@ -115,6 +115,7 @@ TEST_CASE("device: gradients with ALiBi", "[device]") { check_options(scored, op
 TEST_CASE("device: gradients with softcap and sinks", "[device]") {
     check_options(scored, option_sets::caps_and_sinks(), 6000);
 }
+TEST_CASE("device: gradients with dropout", "[device]") { check_options({"training"}, option_sets::dropouts()); }
 TEST_CASE("device: gradients with everything at once", "[device]") { check_options(scored, option_sets::everything()); }
 
 TEST_CASE("device: gradients without keys or queries, and some of them alone", "[device]") {

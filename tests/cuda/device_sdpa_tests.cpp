@@ -89,6 +89,43 @@ TEST_CASE("device: ALiBi", "[device]") { check_options({"scored"}, option_sets::
 TEST_CASE("device: softcap and sinks", "[device]") { check_options({"scored"}, option_sets::caps_and_sinks()); }
 TEST_CASE("device: everything at once", "[device]") { check_options({"scored"}, option_sets::everything()); }
 
+TEST_CASE("device: dropout", "[device]") { check_options({"training"}, option_sets::dropouts()); }
+
+// Scores are equal and the values are an identity, so that out holds the weights.
+TEST_CASE("device: the mask of dropout is bit by bit that of dropout_mask", "[device]") {
+    attune::Context context;
+    for_each_device_variant("sdpa", {"training"}, [&](const attune::VariantRecord &v, auto zero) {
+        using T = decltype(zero);
+        const std::int64_t channels = v.head_dim ? v.head_dim : attune::parameter_of(v, "channels", 0);
+        for (const attune::Dropout &dropout : {attune::Dropout{0.7, 0xfedcba9876543210ull, 9}, {0.5, 3, 0, 5, 2, 1, 7}}) {
+            SdpaCase c{.query_heads = 4, .queries = 21, .keys = channels, .head_dim = channels, .value_dim = channels};
+            c.dropout = dropout;
+            DeviceArrays<T> a(c);
+            a.query.each([](T &x) { x = 0; });
+            a.value.each([](T &x) { x = 0; });
+            for (std::int64_t b = 0; b < c.batch; b++)
+                for (std::int64_t h = 0; h < c.key_heads; h++)
+                    for (std::int64_t j = 0; j < c.keys; j++) a.value(b, h, j, j) = 1;
+            CHECK(a.run(context, v.name).message() == "");
+            Array<bool> mask({c.batch, c.query_heads, c.queries, c.keys});
+            REQUIRE(attune::dropout_mask(context, dropout, mask.view()).ok());
+            std::vector<bool> kept;
+            a.out.each([&](T &x) { kept.push_back(x != 0); });
+            CHECK(kept == mask.values());
+        }
+    });
+}
+
+TEST_CASE("device: dropout of every weight is refused", "[device]") {
+    if (!has_device()) return;
+    attune::Context context;
+    DeviceArrays<float> a(SdpaCase{.dropout = {1, 2, 3}});
+    CHECK(a.run(context, {}).message() == "dropout: of every weight (probability 1) is not computed on a device");
+    CHECK(a.out.untouched());
+    DeviceArrays<float> b(SdpaCase{.dropout = {1.5, 2, 3}});
+    CHECK(b.run(context, {}).message() == "dropout: probability must be from 0 to 1, got 1.5");
+}
+
 // Semantics of SdpaOptions: the contents of masked keys and values have no effect; NaN in others propagates.
 TEST_CASE("device: NaN and Inf where keys are masked, and where they are not", "[device]") {
     attune::Context context;

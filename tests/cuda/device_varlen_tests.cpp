@@ -41,6 +41,9 @@ struct DeviceOptions {
             return {{},
                     {.causal = Causal::bottom_right, .window = {12, 0}},
                     {.causal = Causal::offset, .offsets = {offsets.data(), {8}}}};
+        if (kind == "training")
+            return {{.dropout = {0.3, 5, 1}},
+                    {.alibi_slopes = of_heads, .causal = Causal::bottom_right, .dropout = {0.6, 7, 2, 3, 1, 5, 9}}};
         return {{.softcap = 3, .alibi_slopes = of_heads, .causal = Causal::bottom_right},
                 {.alibi_slopes = of_sequences, .causal = Causal::offset, .offsets = {offsets.data(), {8}}, .sinks = sink}};
     }
@@ -108,7 +111,7 @@ bool skipped() {
 TEST_CASE("device: packed batches, each sequence against the reference and its own call", "[device]") {
     attune::Context context;
     unsigned seed = 1;
-    for_each_device_variant("sdpa", {"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
+    for_each_device_variant("sdpa", {"plain", "scored", "training"}, [&](const attune::VariantRecord &v, auto zero) {
         using T = decltype(zero);
         if (!stands_for_others(v)) return;
         const DeviceOptions made;
@@ -136,7 +139,7 @@ TEST_CASE("device: packed batches, each sequence against the reference and its o
 TEST_CASE("device: gradients of packed batches against the reference", "[device]") {
     attune::Context context({.threads = 2});
     unsigned seed = 1;
-    for_each_device_variant("sdpa_backward", {"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
+    for_each_device_variant("sdpa_backward", {"plain", "scored", "training"}, [&](const attune::VariantRecord &v, auto zero) {
         using T = decltype(zero);
         if (!stands_for_others(v)) return;
         const DeviceOptions made;
@@ -183,7 +186,7 @@ TEST_CASE("device: packed batches that are refused", "[device]") {
     attune::Context context;
     PackedArrays<float> a(awkward(1));
     const auto refused = [&](const attune::SdpaOptions &options) { return run_there(context, a, options).message(); };
-    CHECK(refused({.dropout = {0.5, 1, 0}}) == "dropout: is not computed on a device");
+    CHECK(refused({.dropout = {1, 1, 0}}) == "dropout: of every weight (probability 1) is not computed on a device");
     CHECK(refused({.score = attune::Score::cosine}) == "score: tensors on a device take dot_product");
     CHECK(refused({.alibi = true}) == "alibi: tensors on a device take alibi_slopes, on the device as well");
     const DeviceOptions made;

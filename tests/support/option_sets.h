@@ -189,6 +189,23 @@ inline std::vector<SetOption> everything() {
             [=](SdpaCase &c) { all(c), c.query_heads = 6, c.key_heads = 2, c.scale = -0.7; },
             [=](SdpaCase &c) { all(c), c.query_heads = 8, c.key_heads = 1, c.bias = "b11j", c.mask = "1hi1"; }};
 }
+inline std::vector<SetOption> dropouts() {
+    return {[](SdpaCase &c) {
+                c.dropout = {0.1, 1, 0};
+            },
+            [](SdpaCase &c) {
+                c.dropout = {0.9, 0xfedcba9876543210ull, 0xffffffffu}, c.causal = Causal::bottom_right;
+            },
+            // Counters of a part of a larger call.
+            [](SdpaCase &c) { c.dropout = {0.3, 5, 1, 7, 6, 3, 1000}, c.query_heads = 6, c.key_heads = 2; },
+            [](SdpaCase &c) {
+                c.dropout = {0.5, 6, 1, 0xfffffffeu, 0xfffffffdu, 1, 500}, c.softcap = 5, c.bias = "ij", c.mask = "b1ij";
+                c.alibi = Alibi::standard, c.sinks = true, c.valid_lens = {std::int32_t(c.keys), std::int32_t(c.keys / 2)};
+            },
+            [](SdpaCase &c) {
+                c.dropout = {1e-12, 3, 0};
+            }};
+}
 inline std::vector<SetOption> options_of_scores(const std::vector<attune::Score> &scores) {
     std::vector<SetOption> all;
     for (attune::Score score : scores) {

@@ -70,6 +70,9 @@ struct PagedOptions {
 // of the type of query, which they are rounded to. The result is that over rows of these numbers, but for rounding: few queries
 // of bf16 over i8 are rounded to 16 bits of their largest magnitude, as weights are (docs/numerics.md).
 //
+// Tensors may be on a device (docs/cuda.md: options and types), block_table and lens too; cu_seqlens_q is on the host. There a
+// table and lengths are not checked, and the work follows the width of the table.
+//
 // Types: query and out of one of f32, f64, bf16, f16, and pages of that type; or, but for f64, i8 or u8, keys and values each.
 ATTUNE_API Status paged_attention(Context &, const ConstView &query, const ConstPages &key_pages, const ConstPages &value_pages,
                                   const ConstView &cu_seqlens_q, const ConstView &block_table, const ConstView &lens,

@@ -38,6 +38,13 @@ inline ConstView scales_of_type(const ConstView &scales, DType type, const Const
 using Dequantise = Status (*)(Context::State &, const ConstView &rows, const RowScales &, const ConstView &row_shift,
                               const View &out);
 
+// Pages of a pool on a device: entry (b, n) of the table is the page of keys [n, n + 1) * 2^bits of batch entry b, of `pages`
+// pages that begin `stride` rows behind one another.
+struct DevicePages {
+    ConstView block_table;  // int32 (B, N)
+    std::int32_t pages, bits, stride;
+};
+
 // All views of rank 4 (lse: 3), all extents agree.
 struct SdpaCall {
     Op op;
@@ -47,6 +54,7 @@ struct SdpaCall {
     // int32 (B, runs of keys_of_run keys): where key and value are pages of a pool, the row of a run's first key less the
     // position of that key (generators/attention/forward/placed_rows.h). Not given: rows are in their order.
     ConstView row_shift;
+    const DevicePages *device_pages = nullptr;  // on a device: key and value are the rows (1, H, rows, D) of a pool
     // Where key and value are i8 or u8 (pool.h; rows of sizes.head_dim / 2 and sizes.value_dim / 2 bytes): their scales, and
     // the way to kernels that read numbers.
     RowScales key_scales, value_scales;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Attention of tensors on a device: checks that need no elements, choice, and arguments of the kernel.
+#include "attention/dropout_threshold.h"
 #include "attention/sdpa_device_call.h"
 #include "dispatch/variant_table.h"
 #include "user_attention/user_call.h"
@@ -24,7 +25,9 @@ Status check_device_options(const SdpaOptions &o, DType type) {
     if (type == DType::f64) return unsupported("query", "there are no kernels for f64 on a device");
     if (o.score != Score::dot_product) return unsupported("score", "tensors on a device take dot_product");
     if (o.weights.given()) return unsupported("weights", "are not computed on a device");
-    if (o.dropout.probability != 0) return unsupported("dropout", "is not computed on a device");
+    const double p = o.dropout.probability;
+    if (p > 0 && p <= 1 && dropout_threshold(p) >> 32 != 0)
+        return unsupported("dropout", "of every weight (probability 1) is not computed on a device");
     if (o.invariant) return unsupported("invariant", "is not taken on a device");
     if (o.alibi && !o.alibi_slopes.given())
         return unsupported("alibi", "tensors on a device take alibi_slopes, on the device as well");
@@ -104,6 +107,7 @@ bool fits_on_device(const VariantRecord &v, const SdpaCall &c) {
     // Plain kernels of the library scale differences of scores, by a factor above 0, and multiply queries without scaling them
     // first; those of a user's attention scale scores.
     const bool scales_differences = p.score == Score::dot_product && !c.user;
+    if ((v.kind_id == Kind::training) != p.dropout || (c.device_pages && !v.pages_kernel)) return false;
     if (v.kind_id == Kind::plain && (p.scored || (scales_differences && !(c.scale > 0)))) return false;
     if (v.head_dim == 0) return std::max(p.head_dim, p.value_dim) <= channels_of(v);
     return v.head_dim == p.head_dim && v.head_dim == p.value_dim && is_aligned(c.query) && is_aligned(c.key) &&
@@ -122,9 +126,11 @@ bool better_on_device(const VariantRecord &a, const VariantRecord &b, bool in_sp
 
 DeviceAttentionForm form_on_device(const SdpaCall &c, const VariantRecord &variant) {
     using Form = DeviceAttentionForm;
-    Form form{Form::Kind::plain, Form::Pair::dot_product, Form::Schedule::simt, Form::User::none};
+    Form form{Form::Kind::plain, Form::Pair::dot_product, Form::Schedule::simt, Form::Cache::dense, Form::User::none};
     if (c.user) form.user = c.user->attention->has_mask ? Form::User::masked : Form::User::unmasked;
     if (variant.kind_id == Kind::scored) form.kind = Form::Kind::scored;
+    if (variant.kind_id == Kind::training) form.kind = Form::Kind::training;
+    if (c.device_pages) form.cache = Form::Cache::pages;
     if (c.op.id == OpId::additive) form.pair = Form::Pair::additive;
     if (multiplies_matrices(variant))
         form.schedule = cuts_keys(variant) ? Form::Schedule::mma_split : Form::Schedule::mma;
@@ -157,10 +163,13 @@ DeviceAttentionArguments attention_inputs(DeviceCall &call, const SdpaCall &c, c
     const ConstView key = p.keys ? c.key : row_instead(p.key_heads, p.head_dim);
     const ConstView value = p.keys ? c.value : row_instead(p.key_heads, p.value_dim);
     // Buffers that the kernel has not are null.
-    const bool scored = form.kind == DeviceAttentionForm::Kind::scored,
+    const bool scored = form.kind != DeviceAttentionForm::Kind::plain,
                additive = form.pair == DeviceAttentionForm::Pair::additive;
     auto only_if = [&](bool wanted, const ConstView &v) -> halide_buffer_t * { return wanted ? call.buffer(v) : nullptr; };
     auto address = [](const ConstView &v) { return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(v.data)); };
+    // Without rows the stand-ins are one page of one row.
+    const bool paged = form.cache == DeviceAttentionForm::Cache::pages;
+    const DevicePages in_pages = paged && !none ? *c.device_pages : DevicePages{{}, 1, 0, 1};
     const ConstView lengths = given_or(b.lengths, instead(DType::i32, {p.batch, std::max<std::int64_t>(p.queries, 1)}));
     return {.query = call.buffer(query),
             .key = call.buffer(key),
@@ -174,6 +183,11 @@ DeviceAttentionArguments attention_inputs(DeviceCall &call, const SdpaCall &c, c
             .has_lengths = b.lengths.given(),
             .offsets = call.buffer(offsets),
             .lengths = call.buffer(lengths),
+            .block_table = only_if(paged, given_or(in_pages.block_table, instead(DType::i32, {p.batch, 1}))),
+            .keys = none ? 1 : static_cast<std::int32_t>(p.keys),
+            .pages = in_pages.pages,
+            .page_bits = in_pages.bits,
+            .page_stride = in_pages.stride,
             .has_pair_weight = c.pair_weight.given(),
             .pair_weight = only_if(additive, given_or(c.pair_weight, instead(DType::f32, {p.head_dim}))),
             .pair_bias = static_cast<float>(c.pair_bias),
@@ -190,6 +204,15 @@ DeviceAttentionArguments attention_inputs(DeviceCall &call, const SdpaCall &c, c
             .mask = only_if(scored, table(c.mask, DType::boolean)),
             .has_sinks = c.sinks.given(),
             .sinks = only_if(scored, given_or(c.sinks, instead(DType::f32, {p.query_heads}))),
+            .seed_low = static_cast<std::uint32_t>(c.dropout.seed),
+            .seed_high = static_cast<std::uint32_t>(c.dropout.seed >> 32),
+            .dropout_offset = c.dropout.offset,
+            .first_query = c.dropout.first_query,
+            .first_key = c.dropout.first_key,
+            .first_head = c.first_head,
+            .counted_heads = counted_heads(c.dropout, p.query_heads),
+            .threshold = static_cast<std::uint32_t>(dropout_threshold(p.dropout ? c.dropout.probability : 0)),
+            .keep_scale = static_cast<float>(1 / (1 - (p.dropout ? c.dropout.probability : 0))),
             .captures = captures};
 }
 
@@ -218,6 +241,7 @@ Status check_splits(const SdpaProblem &p, const VariantRecord &variant) {
 Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecord &variant, const DeviceBands &bands) {
     const SdpaProblem &p = c.sizes;
     DeviceCall call(variant);
+    if (c.device_pages) call.kernel = variant.pages_kernel;
     const DeviceAttentionForm form = form_on_device(c, variant);
     const DeviceCaptures captures(call, c);
     const DeviceAttentionArguments inputs = attention_inputs(call, c, bands, form, captures.list());

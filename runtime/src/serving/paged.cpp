@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Attention over pages: one call of attention for each sequence, on rows that its table places.
 #include "attune/paged.h"
+#include "device/device_call.h"
 #include "dispatch/shape_record.h"
 #include "serving/listed_rows.h"
 #include "serving/paged_call.h"
@@ -157,7 +158,7 @@ void record_sequences(ShapeRecord &record, const PagedCall &p, const PagedOption
 }
 
 Status run(Context &context, const ConstView &query, const ConstPages &keys, const ConstPages &values, const View &out,
-           const PagedOptions &o, PagedCall &p) {
+           const PagedOptions &o, PagedCall &p, std::string_view why_here = {}) {
     const CallStart start = start_of_call();
     Context::State &state = state_of(context);
     if (Status s = check_paged(state, query, keys, values, out, o, p); !s.ok()) return s;
@@ -171,13 +172,24 @@ Status run(Context &context, const ConstView &query, const ConstPages &keys, con
     if (Status s = run_sequences(state, p, p.rows, run_one); !s.ok()) return s;
     Choice of_most_work{nullptr, "no queries"};
     if (!p.sequences.empty()) of_most_work = p.sequences[0].choice.values;
+    if (!why_here.empty()) of_most_work.reason = why_here;
     record_call(state, of_most_work, "paged", start, [&] {
-        return "sequences " + text(p.query_ends.extent[0] - 1) + " pages of " + text(p.keys.page) + " " +
-               sizes_text(p.rows.sizes);
+        return "sequences " + text(p.batch()) + " pages of " + text(p.keys.page) + " " + sizes_text(p.rows.sizes);
     });
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (state.shapes) record_sequences(*state.shapes, p, o, seconds);
     return {};
+}
+
+Status run_on_device(Context &context, const ConstView &query, const ConstPages &keys, const ConstPages &values,
+                     const View &out, const PagedOptions &o, PagedCall &p) {
+    if (p.query_ends.given() && p.query_ends.place == Place::device)
+        return unsupported("cu_seqlens_q", "is on a device; pages there take it on the host");
+    std::string instead;
+    if (Status s = find_device(state_of(context), "query", instead); !s.ok()) return s;
+    if (instead.empty()) return paged_on_device(context, query, keys, values, out, o, p);
+    p.block_table = as_host(p.block_table), p.lens = as_host(p.lens);
+    return run(context, as_host(query), as_host(keys), as_host(values), as_host(out), as_host(o), p, instead);
 }
 
 }  // namespace
@@ -190,6 +202,7 @@ Status paged_attention(Context &context, const ConstView &query, const ConstPage
                           const PagedOptions &given) {
         PagedCall call;
         call.query_ends = query_ends, call.block_table = table, call.lens = held;
+        if (q.place == Place::device) return run_on_device(context, q, k, v, o, given, call);
         return run(context, q, k, v, o, given, call);
     };
     return answer(context, body, query, key_pages, value_pages, cu_seqlens_q, block_table, lens, out, options);

@@ -27,12 +27,23 @@ struct PagedCall : PackedCall {
     // SdpaCall::row_shift of all sequences; or, where pages are single rows, Sequence::row_list of all and shifts of rows in
     // order.
     std::optional<ScratchBlock> places;
+
+    std::int64_t batch() const { return query_ends.extent[0] - 1; }
 };
 
 // Checks the pools, and gives them as rows.
 Status check_pools(const ConstView &query, const ConstPages &keys, const ConstPages &values, const View &out, PagedCall &);
+// Checks all but what lens and tables hold, and the tables' shapes; and shapes: of lens, and of a table.
+Status check_paged_arrays(Context::State &, const ConstView &query, const ConstPages &keys, const ConstPages &values,
+                          const View &out, const PagedOptions &, PagedCall &);
+Status check_lens(const PagedCall &);
+Status check_table(std::string_view name, const ConstView &table, std::int64_t rows);
 // Checks everything, lists the sequences, and writes their shifts.
 Status check_paged(Context::State &, const ConstView &query, const ConstPages &keys, const ConstPages &values, const View &out,
                    const PagedOptions &, PagedCall &);
+
+// The call with all tensors but cu_seqlens_q on a device.
+Status paged_on_device(Context &, const ConstView &query, const ConstPages &keys, const ConstPages &values, const View &out,
+                       const PagedOptions &, PagedCall &);
 
 }  // namespace attune

@@ -29,16 +29,6 @@ ConstView as_numbers(const PagedRows &r, DType type) {
     return typed_view(r.rows.data, type, {1, r.rows.extent[1], r.rows.extent[2], r.channels}, {0, 0, 0, 1});
 }
 
-// One length for each of `count` sequences.
-Status check_lengths(std::string_view name, const ConstView &lens, std::int64_t count, std::string_view shape) {
-    if (Status s = check_list(name, lens, shape); !s.ok()) return s;
-    if (Status s = check_extent(name, "number of entries", lens.extent[0], "cu_seqlens_q", count); !s.ok()) return s;
-    for (std::int64_t n = 0; n < count; n++)
-        if (int_at(lens, n) < 0)
-            return invalid(name, "entry (" + text(n) + ") must not be negative, got " + text(int_at(lens, n)));
-    return {};
-}
-
 // The pages of a sequence, or of a prefix: a row of a table, or a part of a list.
 struct PageList {
     std::string_view name;
@@ -57,12 +47,6 @@ Status check_page_list(const PageList &list, std::int64_t rows, const PagedRows 
                                           ", must be from 0 to " + text(pool.pages - 1) + " for the " + text(rows) +
                                           " rows that it holds");
     return {};
-}
-
-Status check_table(std::string_view name, const ConstView &table, std::int64_t rows) {
-    if (table.rank != 2) return invalid(name, "rank must be 2 (B, N), got " + text(table.rank));
-    if (Status s = check_ints(name, table); !s.ok()) return s;
-    return check_extent(name, "number of rows", table.extent[0], "lens", rows);
 }
 
 PageList pages_of(const PagedCall &p, const PagedOptions &o, std::int64_t b) {
@@ -220,40 +204,54 @@ Status list_sequences(Context::State &context, const PagedOptions &o, std::int64
     return {};
 }
 
+using MoreInputs = std::array<NamedView, 16>;
+MoreInputs more_inputs(const ConstPages &keys, const ConstPages &values, const PagedOptions &o, const PagedCall &p) {
+    return {{{"key_pages", keys.rows},
+             {"value_pages", values.rows},
+             {"key_pages.scale", keys.scale},
+             {"value_pages.scale", values.scale},
+             {"key_pages.minimum", keys.minimum},
+             {"value_pages.minimum", values.minimum},
+             {"cu_seqlens_q", p.query_ends},
+             {"block_table", p.block_table},
+             {"lens", p.lens},
+             {"indptr", o.indptr},
+             {"distance_bias", o.distance_bias},
+             {"tree_mask", o.tree_mask},
+             {"positions", o.positions},
+             {"prefix.block_table", o.prefix.block_table},
+             {"prefix.lens", o.prefix.lens},
+             {"prefix.of", o.prefix.of}}};
+}
+
 }  // namespace
 
-Status check_paged(Context::State &context, const ConstView &query, const ConstPages &keys, const ConstPages &values,
-                   const View &out, const PagedOptions &o, PagedCall &p) {
+Status check_lens(const PagedCall &p) {
+    if (Status s = check_list("lens", p.lens, "B"); !s.ok()) return s;
+    return check_extent("lens", "number of entries", p.lens.extent[0], "cu_seqlens_q", p.batch());
+}
+
+Status check_table(std::string_view name, const ConstView &table, std::int64_t rows) {
+    if (table.rank != 2) return invalid(name, "rank must be 2 (B, N), got " + text(table.rank));
+    if (Status s = check_ints(name, table); !s.ok()) return s;
+    return check_extent(name, "number of rows", table.extent[0], "lens", rows);
+}
+
+Status check_paged_arrays(Context::State &context, const ConstView &query, const ConstPages &keys, const ConstPages &values,
+                          const View &out, const PagedOptions &o, PagedCall &p) {
     if (Status s = check_packed("query", query); !s.ok()) return s;
     if (Status s = check_packed("out", out); !s.ok()) return s;
     if (Status s = check_pools(query, keys, values, out, p); !s.ok()) return s;
     if (Status s = check_widths(query, out, p.keys, p.values); !s.ok()) return s;
     if (Status s = check_ends("cu_seqlens_q", p.query_ends, "query", query.extent[0]); !s.ok()) return s;
-    const std::int64_t batch = p.query_ends.extent[0] - 1;
-    if (Status s = check_lengths("lens", p.lens, batch, "B"); !s.ok()) return s;
     SdpaOptions of_entry{.scale = o.scale, .softcap = o.softcap, .alibi = o.alibi, .alibi_slopes = o.alibi_slopes};
     of_entry.causal = causal_of(o);
     of_entry.window = o.window, of_entry.sinks = o.sinks, of_entry.invariant = o.invariant;
     if (o.alibi_slopes.given() && o.alibi_slopes.rank != 1)
         return invalid("alibi_slopes", "rank must be 1 (Hq), got " + text(o.alibi_slopes.rank));
     if (Status s = check_packed_lse("lse", o.lse, of_entry.lse); !s.ok()) return s;
-    const std::array<NamedView, 16> more{{{"key_pages", keys.rows},
-                                          {"value_pages", values.rows},
-                                          {"key_pages.scale", keys.scale},
-                                          {"value_pages.scale", values.scale},
-                                          {"key_pages.minimum", keys.minimum},
-                                          {"value_pages.minimum", values.minimum},
-                                          {"cu_seqlens_q", p.query_ends},
-                                          {"block_table", p.block_table},
-                                          {"lens", p.lens},
-                                          {"indptr", o.indptr},
-                                          {"distance_bias", o.distance_bias},
-                                          {"tree_mask", o.tree_mask},
-                                          {"positions", o.positions},
-                                          {"prefix.block_table", o.prefix.block_table},
-                                          {"prefix.lens", o.prefix.lens},
-                                          {"prefix.of", o.prefix.of}}};
     const ConstView k = as_numbers(p.keys, query.dtype), v = as_numbers(p.values, query.dtype);
+    const MoreInputs more = more_inputs(keys, values, o, p);
     if (Status s = check_attention(as_entry(query), k, v, as_entry(out), of_entry, more, p.rows); !s.ok()) return s;
     p.rows.key = p.keys.rows, p.rows.value = p.values.rows;
     p.rows.key_scales = p.keys.scales, p.rows.value_scales = p.values.scales;
@@ -263,6 +261,17 @@ Status check_paged(Context::State &context, const ConstView &query, const ConstP
     }
     p.rows.op = ops::sdpa;
     p.rows.scale = scale_of(of_entry, p.rows.sizes.head_dim);
+    return {};
+}
+
+Status check_paged(Context::State &context, const ConstView &query, const ConstPages &keys, const ConstPages &values,
+                   const View &out, const PagedOptions &o, PagedCall &p) {
+    if (Status s = check_paged_arrays(context, query, keys, values, out, o, p); !s.ok()) return s;
+    const std::int64_t batch = p.batch();
+    if (Status s = check_lens(p); !s.ok()) return s;
+    for (std::int64_t n = 0; n < batch; n++)
+        if (int_at(p.lens, n) < 0)
+            return invalid("lens", "entry (" + text(n) + ") must not be negative, got " + text(int_at(p.lens, n)));
     if (Status s = check_block_table(p, o, batch); !s.ok()) return s;
     if (Status s = check_prefix(p, o.prefix, batch); !s.ok()) return s;
     if (Status s = check_distance_bias(o, p); !s.ok()) return s;
@@ -272,6 +281,7 @@ Status check_paged(Context::State &context, const ConstView &query, const ConstP
     if (Status s = list_sequences(context, o, batch, p); !s.ok() || !o.weight_sums.given()) return s;
     std::vector<NamedView> others = {
         {"out", out}, {"lse", o.lse}, {"query", query}, {"alibi_slopes", o.alibi_slopes}, {"sinks", o.sinks}};
+    const MoreInputs more = more_inputs(keys, values, o, p);
     others.insert(others.end(), more.begin(), more.end());
     return check_weight_sums(o, others, p);
 }
