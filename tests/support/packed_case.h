@@ -131,12 +131,14 @@ template<typename T> struct PackedArrays {
         return sequence_of(v, key_ends[std::size_t(s)], the.keys[std::size_t(s)]);
     }
     // Options of sequence s alone.
-    static attune::SdpaOptions options_alone(attune::SdpaOptions options, std::int64_t s) {
+    attune::SdpaOptions options_alone(attune::SdpaOptions options, std::int64_t s) const {
         const auto entry_of = [&](attune::ConstView &v) {
             v.data = static_cast<const char *>(v.data) + s * v.stride[0] * 4, v.extent[0] = 1;
         };
         if (options.offsets.given()) entry_of(options.offsets);
         if (options.alibi_slopes.rank == 2) entry_of(options.alibi_slopes);
+        attune::Dropout &d = options.dropout;
+        d.first_head += std::uint32_t(s) * (d.heads ? d.heads : std::uint32_t(the.query_heads));
         return options;
     }
     // Runs sequence s alone, into `to`, which is of the same case.
