@@ -4,6 +4,7 @@
 #include "generators/attention/equations/scores.h"
 #include "generators/attention/equations/user_attention.h"
 #include "generators/math/accumulator.h"
+#include "generators/programs/dropout_inputs.h"
 #include "generators/programs/sdpa_backward_forms.h"
 #include "lowering/lower.h"
 
@@ -62,14 +63,7 @@ public:
             has_alibi = add_input<bool>("has_alibi"), slopes = add_input<Buffer<>>("slopes", Float(32), 2);
             has_mask = add_input<bool>("has_mask"), mask = add_input<Buffer<>>("mask", UInt(8), 3);
         }
-        if (kind == Kind::training) {
-            seed_low = add_input<uint32_t>("seed_low"), seed_high = add_input<uint32_t>("seed_high");
-            dropout_offset = add_input<uint32_t>("dropout_offset"), first_query = add_input<uint32_t>("first_query");
-            first_key = add_input<uint32_t>("first_key"), first_head = add_input<uint32_t>("first_head");
-            counted_heads = add_input<uint32_t>("counted_heads");
-            threshold = add_input<uint32_t>("threshold");
-            keep_scale = add_input<double>("keep_scale");
-        }
+        if (kind == Kind::training) dropout_inputs.add_to(*this);
         if (pair == Pair::additive) {
             pair_weight = add_input<Buffer<>>("pair_weight", static_cast<Type>(dtype), 1);
             pair_bias = add_input<double>("pair_bias");
@@ -111,9 +105,7 @@ public:
         in.first_query_tile = first_query_tile, in.query_tiles = query_tiles;
         in.first_key_tile = first_key_tile, in.key_tiles = key_tiles, in.wants_query = wants_query, in.wants_key = wants_key;
         if (grad_bias) in.wants_bias = wants_bias;
-        if (kind == Kind::training)
-            in.dropout = {*seed_low,   *seed_high,     *dropout_offset, *first_query, *first_key,
-                          *first_head, *counted_heads, *threshold,      *keep_scale};
+        in.dropout = dropout_inputs.dropout();
         if (blocks) in.blocks = *blocks;
         attune::Score score = steps();
         numerics = form().numerics({dtype, accumulator(), tile_q, kv_block, term_queries, term_keys}, target);
@@ -189,9 +181,8 @@ private:
     Input<int32_t> *step = nullptr, *keeps_queries = nullptr, *entry = nullptr, *key_head = nullptr, *head = nullptr,
                    *which = nullptr;
     Input<bool> *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr;
-    Input<double> *softcap = nullptr, *keep_scale = nullptr, *pair_bias = nullptr;
-    Input<uint32_t> *seed_low = nullptr, *seed_high = nullptr, *dropout_offset = nullptr, *first_query = nullptr,
-                    *first_key = nullptr, *first_head = nullptr, *counted_heads = nullptr, *threshold = nullptr;
+    Input<double> *softcap = nullptr, *pair_bias = nullptr;
+    attune::DropoutInputs<double> dropout_inputs;
     Output<Buffer<>> *grad_query = nullptr, *grad_key = nullptr, *grad_value = nullptr, *grad_capture = nullptr,
                      *grad_bias = nullptr, *grad_weight = nullptr, *captured = nullptr;
     attune::UserInputs user_inputs;

@@ -4,6 +4,7 @@
 #include "generators/attention/equations/user_attention.h"
 #include "generators/attention/forward/quantised_rows.h"
 #include "generators/math/accumulator.h"
+#include "generators/programs/dropout_inputs.h"
 #include "generators/programs/sdpa_forms.h"
 #include "lowering/require.h"
 #include <optional>
@@ -95,14 +96,7 @@ public:
             has_sinks = add_input<bool>("has_sinks"), sinks = add_input<Buffer<>>("sinks", Float(32), 1);
         }
         if (kind != Kind::weights) finite_values = add_input<Buffer<>>("finite_values", Int(32), 1);
-        if (kind == Kind::training) {
-            seed_low = add_input<uint32_t>("seed_low"), seed_high = add_input<uint32_t>("seed_high");
-            dropout_offset = add_input<uint32_t>("dropout_offset"), first_query = add_input<uint32_t>("first_query");
-            first_key = add_input<uint32_t>("first_key"), first_head = add_input<uint32_t>("first_head");
-            counted_heads = add_input<uint32_t>("counted_heads");
-            threshold = add_input<uint32_t>("threshold");
-            keep_scale = add_input<double>("keep_scale");
-        }
+        if (kind == Kind::training) dropout_inputs.add_to(*this);
         if (kind == Kind::weights) probabilities = add_input<bool>("probabilities");
         if (const attune::UserAttention *user = attune::user_attention()) {
             if (user->mask) blocks = add_input<Buffer<>>("blocks", Int(32), 4);
@@ -158,9 +152,8 @@ private:
                     *sinks = nullptr, *finite_values = nullptr, *blocks = nullptr, *row_shift = nullptr;
     Input<int32_t> *keys = nullptr, *heads_of_task = nullptr;
     Input<bool> *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr, *has_sinks = nullptr, *probabilities = nullptr;
-    Input<double> *pair_bias = nullptr, *softcap = nullptr, *keep_scale = nullptr;
-    Input<uint32_t> *seed_low = nullptr, *seed_high = nullptr, *dropout_offset = nullptr, *first_query = nullptr,
-                    *first_key = nullptr, *first_head = nullptr, *counted_heads = nullptr, *threshold = nullptr;
+    Input<double> *pair_bias = nullptr, *softcap = nullptr;
+    attune::DropoutInputs<double> dropout_inputs;
     Output<Func> *out = nullptr;
     attune::UserInputs user_inputs;
     attune::SdpaForm form;
@@ -205,9 +198,7 @@ private:
         if (sinks) in.sinks = *sinks, in.has_sinks = *has_sinks;
         if (finite_values && form.hints.asks_finite_values) in.finite_values = *finite_values;
         if (blocks) in.blocks = *blocks;
-        if (kind == Kind::training)
-            in.dropout = {*seed_low,   *seed_high,     *dropout_offset, *first_query, *first_key,
-                          *first_head, *counted_heads, *threshold,      *keep_scale};
+        in.dropout = dropout_inputs.dropout();
         return in;
     }
 

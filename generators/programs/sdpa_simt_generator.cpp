@@ -3,10 +3,10 @@
 // and mma_gradient_stages.h. Inputs differ from sdpa_generator.cpp, because no argument may be computed or copied from host
 // memory here: bands are numbers, lengths and offsets the caller's.
 #include "generators/attention/backward/row_stages.h"
-#include "generators/attention/equations/dropout.h"
 #include "generators/attention/equations/scores.h"
 #include "generators/attention/equations/user_attention.h"
 #include "generators/math/bf16_bits.h"
+#include "generators/programs/dropout_inputs.h"
 #include "lowering/lower.h"
 #include "lowering/require.h"
 #include "schedules/sdpa/mma_schedules.h"
@@ -80,10 +80,7 @@ public:
             has_mask = add_input<bool>("has_mask"), mask = add_input<Buffer<>>("mask", UInt(8), 4);
             has_sinks = add_input<bool>("has_sinks"), sinks = add_input<Buffer<>>("sinks", Float(32), 1);
         }
-        if (kind == Kind::training) {
-            for (auto &[name, number] : of_dropout) number = add_input<uint32_t>(name);
-            keep_scale = add_input<float>("keep_scale");
-        }
+        if (kind == Kind::training) dropout_inputs.add_to(*this);
         user_inputs.add_to(*this, Float(32));
         if (gradients) {
             forward_out = add_input<Buffer<>>("forward_out", held(), 4);
@@ -200,16 +197,7 @@ private:
     Input<bool> *has_pair_weight = nullptr, *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr,
                 *has_sinks = nullptr;
     Input<Buffer<>> *pair_weight = nullptr, *bias = nullptr, *slopes = nullptr, *mask = nullptr, *sinks = nullptr;
-    // Inputs of dropout.
-    std::array<std::pair<const char *, Input<uint32_t> *>, 8> of_dropout{{{"seed_low", nullptr},
-                                                                          {"seed_high", nullptr},
-                                                                          {"dropout_offset", nullptr},
-                                                                          {"first_query", nullptr},
-                                                                          {"first_key", nullptr},
-                                                                          {"first_head", nullptr},
-                                                                          {"counted_heads", nullptr},
-                                                                          {"threshold", nullptr}}};
-    Input<float> *keep_scale = nullptr;
+    attune::DropoutInputs<float> dropout_inputs;
     // Inputs of gradients.
     Input<Buffer<>> *forward_out = nullptr, *grad_out = nullptr, *lse = nullptr, *grad_lse = nullptr;
     Input<bool> *has_grad_lse = nullptr;
@@ -343,11 +331,6 @@ private:
         return in;
     }
 
-    attune::Dropout dropout() const {
-        const auto number = [this](std::size_t n) { return Expr(*of_dropout[n].second); };
-        return {number(0), number(1), number(2), number(3), number(4), number(5), number(6), number(7), Expr(*keep_scale)};
-    }
-
     attune::Score score() {
         attune::Score score;
         const attune::UserAttention *user = attune::user_attention();
@@ -368,7 +351,7 @@ private:
         if (user) user->add_mask(score, user_inputs.global());
         if (kind == Kind::training) {
             attune::require(!user, "dropout of a user's attention is not for devices");
-            score.probability = attune::kept_share(dropout());
+            score.probability = attune::kept_share(dropout_inputs.dropout());
         }
         // No table of blocks is given here: a mask is asked where pairs are computed.
         for (attune::ScoreStep &step : score.steps) step.in_blocks = false;
