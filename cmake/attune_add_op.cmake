@@ -37,7 +37,6 @@ function(attune_add_op op)
         set(pages PAGES_KERNEL ${variant}_pages)
         attune_add_kernel(${variant}_pages GENERATOR ${ATTUNE_OP_PROGRAM_${op}}.generator
           TARGET ${ATTUNE_HALIDE_TARGET_${target}} PARAMETERS ${generator_parameters} cache=pages)
-        set_property(GLOBAL APPEND PROPERTY ATTUNE_TABLE_PAGES_KERNELS_${op} ${variant}_pages)
       endif()
       attune_add_table_row(${variant} OP ${op} DTYPE ${dtype} HEAD_DIM ${head_dim} TARGET ${target}
         SCHEDULE ${schedule} CLASS "${class}" KIND "${kind}"
@@ -60,8 +59,13 @@ endfunction()
 
 # attune_add_table_row(variant OP op ...): adds a row to the library's table of the op; arguments as for attune_table_row().
 function(attune_add_table_row name)
-  cmake_parse_arguments(PARSE_ARGV 1 A "" "OP" "")
-  attune_table_row(row ${name} OP ${A_OP} ${A_UNPARSED_ARGUMENTS})
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "OP;PAGES_KERNEL" "")
+  set(pages "")
+  if(A_PAGES_KERNEL)
+    set(pages PAGES_KERNEL ${A_PAGES_KERNEL})
+    set_property(GLOBAL APPEND PROPERTY ATTUNE_TABLE_PAGES_KERNELS_${A_OP} ${A_PAGES_KERNEL})
+  endif()
+  attune_table_row(row ${name} OP ${A_OP} ${A_UNPARSED_ARGUMENTS} ${pages})
   set_property(GLOBAL APPEND PROPERTY ATTUNE_TABLE_KERNELS_${A_OP} ${name})
   set_property(GLOBAL APPEND_STRING PROPERTY ATTUNE_TABLE_ROWS_${A_OP} "${row}")
 endfunction()

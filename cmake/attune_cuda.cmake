@@ -78,9 +78,6 @@ function(attune_add_device_kernels library)
         list(APPEND names ${variant}_pages)
       endif()
       if(library STREQUAL "attune")
-        if(has_pages)
-          set_property(GLOBAL APPEND PROPERTY ATTUNE_TABLE_PAGES_KERNELS_${op} ${variant}_pages)
-        endif()
         attune_add_table_row(${variant} OP ${op} DTYPE ${dtype} HEAD_DIM ${head_dim} TARGET ${target}
           SCHEDULE ${schedule} CLASS "${class}" KIND "${kind}"
           PARAMETERS ${ATTUNE_PARAMETERS_${key}} PROVENANCE "${ATTUNE_PROVENANCE_${key}}" ${pages})
