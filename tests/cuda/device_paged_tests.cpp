@@ -30,18 +30,8 @@ template<typename T> std::string defect(PagedArrays<T> &a, std::int64_t s, const
     if (count == 0) return "";
     Array<T> key = a.rows_in_order(a.key, s), value = a.rows_in_order(a.value, s), bias;
     const InOrder options = in_order(given, a, s, key.view().extent[2], bias);
-    std::vector<T> out;
-    std::vector<Sum<T>> lse;
-    for (std::int64_t h = 0; h < a.the.query_heads; h++)
-        for (std::int64_t i = first; i < first + count; i++) {
-            lse.push_back(a.lse.data()[h * a.lse.view().stride[0] + i]);
-            for (std::int64_t d = 0; d < a.the.value_dim; d++) out.push_back(a.out(i, h, d));
-        }
     const View q = sequence_of(a.query.view(), first, count);
-    const auto exact = sdpa_reference<Reference<T>, T>(q, key.view(), value.view(), options.options);
-    const auto plain = plain_sdpa<T>(q, key.view(), value.view(), options.options);
-    const Verdict of_out = judge(exact.out, plain.out, out), of_lse = judge(exact.lse, plain.lse, lse);
-    return of_out.right ? of_lse.right ? "" : "lse: " + of_lse.why : "out: " + of_out.why;
+    return packed_defect<T>({q, key.view(), value.view()}, a, first, options.options);
 }
 
 template<typename T> void check(attune::Context &context, const PagedCase &c, const attune::PagedOptions &options) {
@@ -133,15 +123,20 @@ TEST_CASE("device: pages without sequences, queries, rows or entries of the tabl
         CHECK(run_there(context, a).message() == "");
         CHECK(a.out.untouched());
     }
-    // No rows: queries see no key.
-    PagedArrays<float> a(PagedCase{.queries = {1, 1}, .rows = {1, 20}});
-    a.the.rows = {0, 0};
-    REQUIRE(run_there(context, a).message() == "");
-    for (std::int64_t i = 0; i < 2; i++)
-        for (std::int64_t h = 0; h < a.the.query_heads; h++) {
-            CHECK(a.out(i, h, 0) == 0);
-            CHECK(a.lse.data()[h * a.lse.view().stride[0] + i] == -std::numeric_limits<float>::infinity());
-        }
+    // No rows, or no pages that could hold them: queries see no key.
+    for (const bool no_pages : {false, true}) {
+        PagedArrays<float> a(PagedCase{.queries = {1, 1}, .rows = {1, 20}});
+        if (no_pages)
+            a.key = a.value = Array<float>({0, 16, a.the.key_heads, a.the.head_dim});
+        else
+            a.the.rows = {0, 0};
+        REQUIRE(run_there(context, a).message() == "");
+        for (std::int64_t i = 0; i < 2; i++)
+            for (std::int64_t h = 0; h < a.the.query_heads; h++) {
+                CHECK(a.out(i, h, 0) == 0);
+                CHECK(a.lse.data()[h * a.lse.view().stride[0] + i] == -std::numeric_limits<float>::infinity());
+            }
+    }
 }
 
 TEST_CASE("device: what is refused of pages, before anything is written", "[device]") {

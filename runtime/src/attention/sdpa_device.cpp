@@ -169,6 +169,7 @@ DeviceAttentionArguments attention_inputs(DeviceCall &call, const SdpaCall &c, c
     auto address = [](const ConstView &v) { return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(v.data)); };
     // Without rows the stand-ins are one page of one row.
     const bool paged = form.cache == DeviceAttentionForm::Cache::pages;
+    const double dropped = p.dropout ? c.dropout.probability : 0;
     const DevicePages in_pages = paged && !none ? *c.device_pages : DevicePages{{}, 1, 0, 1};
     const ConstView lengths = given_or(b.lengths, instead(DType::i32, {p.batch, std::max<std::int64_t>(p.queries, 1)}));
     return {.query = call.buffer(query),
@@ -211,8 +212,8 @@ DeviceAttentionArguments attention_inputs(DeviceCall &call, const SdpaCall &c, c
             .first_key = c.dropout.first_key,
             .first_head = c.first_head,
             .counted_heads = counted_heads(c.dropout, p.query_heads),
-            .threshold = static_cast<std::uint32_t>(dropout_threshold(p.dropout ? c.dropout.probability : 0)),
-            .keep_scale = static_cast<float>(1 / (1 - (p.dropout ? c.dropout.probability : 0))),
+            .threshold = static_cast<std::uint32_t>(dropout_threshold(dropped)),
+            .keep_scale = static_cast<float>(1 / (1 - dropped)),
             .captures = captures};
 }
 

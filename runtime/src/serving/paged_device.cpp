@@ -69,14 +69,14 @@ template<typename Data> BasicView<Data> entries_of(const BasicView<Data> &packed
     return v;
 }
 
-// The call of a run, whose keys are as many as its table has room for.
+// The call of a run, whose keys are as many as its table has room for; none where the pool has no page.
 SdpaCall call_of(const PagedCall &p, const Run &run) {
     SdpaCall call = p.rows;
     call.query = entries_of(call.query, run), call.out = entries_of(call.out, run), call.lse = entries_of(call.lse, run);
     if (call.slopes.given()) call.slopes.extent[0] = run.end - run.begin, call.slopes.stride[0] = 0;
     call.device_pages = &run.pages;
     call.sizes.batch = run.end - run.begin, call.sizes.queries = run.queries;
-    call.sizes.keys = p.block_table.extent[1] * p.keys.page;
+    call.sizes.keys = p.keys.pages == 0 ? 0 : p.block_table.extent[1] * p.keys.page;
     return call;
 }
 
