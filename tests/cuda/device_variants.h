@@ -6,6 +6,7 @@
 #include "tensors/views.h"
 #include "tests/support/catch.h"
 #include "tests/support/half_elements.h"
+#include "tests/support/sdpa_arrays.h"
 #include <algorithm>
 
 namespace attune_test {
@@ -48,6 +49,25 @@ template<typename F> void for_each_device_variant(std::string_view op, const std
         if (v->dtype == attune::DType::f16) f(*v, Float16(0));
     }
     CHECK(found > 0);
+}
+
+// Fault of out and lse of one of the sequences in `packed`, whose first query is number `first`; empty if there is none.
+struct SequenceRows {
+    attune::View query, key, value;  // (1, H, rows, D)
+};
+template<typename T, typename Packed>
+std::string packed_defect(const SequenceRows &of, Packed &packed, std::int64_t first, const attune::SdpaOptions &options) {
+    std::vector<T> out;
+    std::vector<Sum<T>> lse;
+    for (std::int64_t h = 0; h < of.query.extent[1]; h++)
+        for (std::int64_t i = first; i < first + of.query.extent[2]; i++) {
+            lse.push_back(packed.lse.data()[h * packed.lse.view().stride[0] + i]);
+            for (std::int64_t d = 0; d < of.value.extent[3]; d++) out.push_back(packed.out(i, h, d));
+        }
+    const auto exact = sdpa_reference<Reference<T>, T>(of.query, of.key, of.value, options);
+    const auto plain = plain_sdpa<T>(of.query, of.key, of.value, options);
+    const Verdict of_out = judge(exact.out, plain.out, out), of_lse = judge(exact.lse, plain.lse, lse);
+    return of_out.right ? of_lse.right ? "" : "lse: " + of_lse.why : "out: " + of_out.why;
 }
 
 }  // namespace attune_test

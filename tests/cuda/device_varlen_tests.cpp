@@ -85,25 +85,7 @@ attune::Status run_there(attune::Context &context, PackedBackwardArrays<T> &a, u
 template<typename T> std::string defect(PackedArrays<T> &a, std::int64_t s, const attune::SdpaOptions &given) {
     const attune::SdpaOptions options = a.options_alone(given, s);
     const View q = a.of_queries(a.query.view(), s), k = a.of_keys(a.key.view(), s), v = a.of_keys(a.value.view(), s);
-    const std::int64_t first = a.query_ends[std::size_t(s)], count = a.the.queries[std::size_t(s)];
-    std::vector<T> out;
-    std::vector<Sum<T>> lse;
-    for (std::int64_t h = 0; h < a.the.query_heads; h++)
-        for (std::int64_t i = first; i < first + count; i++) {
-            lse.push_back(a.lse.data()[h * a.lse.view().stride[0] + i]);
-            for (std::int64_t d = 0; d < a.the.value_dim; d++) out.push_back(a.out(i, h, d));
-        }
-    const auto exact = sdpa_reference<Reference<T>, T>(q, k, v, options);
-    const auto plain = plain_sdpa<T>(q, k, v, options);
-    const Verdict of_out = judge(exact.out, plain.out, out), of_lse = judge(exact.lse, plain.lse, lse);
-    return of_out.right ? of_lse.right ? "" : "lse: " + of_lse.why : "out: " + of_out.why;
-}
-
-// Whether a machine lacks what the backend needs, which is then said.
-bool skipped() {
-    if (attune::device_backend()->missing().empty()) return false;
-    WARN("SKIPPED: " << attune::device_backend()->missing());
-    return true;
+    return packed_defect<T>({q, k, v}, a, a.query_ends[std::size_t(s)], options);
 }
 
 }  // namespace
@@ -160,7 +142,7 @@ TEST_CASE("device: gradients of packed batches against the reference", "[device]
 }
 
 TEST_CASE("device: packed batches choose a kernel for each sequence, and some gradients alone", "[device]") {
-    if (skipped()) return;
+    if (!has_device()) return;
     attune::Context context;
     PackedCase c = awkward(7);
     c.keys.back() = 65, c.head_dim = 17, c.value_dim = 21;
@@ -182,7 +164,7 @@ TEST_CASE("device: packed batches choose a kernel for each sequence, and some gr
 }
 
 TEST_CASE("device: packed batches that are refused", "[device]") {
-    if (skipped()) return;
+    if (!has_device()) return;
     attune::Context context;
     PackedArrays<float> a(awkward(1));
     const auto refused = [&](const attune::SdpaOptions &options) { return run_there(context, a, options).message(); };
