@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
-// An environment variable that is set for the length of a block.
+// The environment of tests: whether an emulator runs them, and variables that are set for the length of a block.
 #pragma once
 #include <cstdlib>
 #include <string>
 
 namespace attune_test {
 
+// Whether the environment has ATTUNE_TEST_EMULATED, which a cross-build sets: what no emulator can hold is skipped.
+inline bool is_emulated() { return std::getenv("ATTUNE_TEST_EMULATED") != nullptr; }
+
+// A variable that is set for the length of a block.
 class Environment {
 public:
     Environment(const char *name, const std::string &value) : name_(name) {
