@@ -16,7 +16,8 @@ set(attune_part_lowering lowering/lower.cpp lowering/lowered_loop.cpp lowering/h
   lowering/instructions/powers.cpp lowering/passes/async_copies.cpp lowering/passes/bf16_dots.cpp
   lowering/passes/int8_matrix_products.cpp lowering/passes/broadcast_lanes.cpp lowering/passes/fused_products.cpp
   lowering/passes/load_tiles_past_l1.cpp
-  lowering/passes/join_amx_tiles.cpp lowering/passes/lift_row_shifts.cpp lowering/passes/mask_tail_loads.cpp
+  lowering/passes/join_amx_tiles.cpp lowering/passes/lift_row_shifts.cpp lowering/passes/loop_barriers.cpp
+  lowering/passes/mask_tail_loads.cpp lowering/passes/rounded_products.cpp
   lowering/passes/pin_stack_slots.cpp lowering/passes/places.cpp
   lowering/passes/prefetch.cpp lowering/passes/prefetch_next.cpp lowering/passes/prefetch_stores.cpp
   lowering/passes/thread_local_registers.cpp
@@ -60,6 +61,7 @@ set(attune_part_linear_simt_generator generators/linear/linear_simt_stages.cpp
   generators/programs/linear_simt_generator.cpp schedules/linear/cuda_simt.cpp)
 set(attune_part_merge_simt_generator generators/merge/merge_simt_stages.cpp generators/programs/merge_simt_generator.cpp
   schedules/merge/cuda_simt.cpp)
+set(attune_part_rows_simt_generator generators/programs/rows_simt_generator.cpp schedules/transform_rows/cuda_simt.cpp)
 set(attune_part_sink_gradient_simt_generator generators/programs/sink_gradient_simt_generator.cpp
   schedules/backward_rows/cuda_simt.cpp)
 set(attune_part_mask_blocks_generator generators/mask_blocks/mask_blocks_stages.cpp)

@@ -7,8 +7,10 @@
 #include "lowering/passes/int8_matrix_products.h"
 #include "lowering/passes/join_amx_tiles.h"
 #include "lowering/passes/load_tiles_past_l1.h"
+#include "lowering/passes/loop_barriers.h"
 #include "lowering/passes/mask_tail_loads.h"
 #include "lowering/passes/pin_stack_slots.h"
+#include "lowering/passes/rounded_products.h"
 #include "lowering/passes/thread_local_registers.h"
 #include "lowering/passes/trim_gpu_loops.h"
 #include "lowering/passes/whole_vectors.h"
@@ -21,6 +23,8 @@ void lower(Halide::Pipeline pipeline, const Passes &passes, const Halide::Target
     // Copies recognise an array of a thread by its indices, which are constants once it is the thread's own.
     if (passes.thread_local_registers) use_thread_local_registers(pipeline);
     if (passes.async_copies) pipeline_async_copies(pipeline);
+    add_loop_barriers(pipeline, passes.loop_barriers);
+    if (passes.rounded_products) round_products(pipeline);
     if (passes.join_amx_tiles) join_amx_tiles(pipeline);
     // After the join, which finds the loads by Halide's name.
     if (passes.load_tiles_past_l1) load_tiles_past_l1(pipeline);

@@ -2,6 +2,7 @@
 // Passes over Halide's intermediate code, applied in one order.
 #pragma once
 #include "Halide.h"
+#include "lowering/lowered_loop.h"
 #include "lowering/passes/lift_row_shifts.h"
 #include "lowering/passes/prefetch.h"
 #include <vector>
@@ -11,9 +12,11 @@ namespace attune {
 // The passes of a kernel. A generator chooses them, lower() orders them. The members stand in the order of application.
 struct Passes {
     // CUDA.
-    bool trim_gpu_loops = false;          // passes/trim_gpu_loops.h
-    bool thread_local_registers = false;  // passes/thread_local_registers.h
-    bool async_copies = false;            // passes/async_copies.h
+    bool trim_gpu_loops = false;             // passes/trim_gpu_loops.h
+    bool thread_local_registers = false;     // passes/thread_local_registers.h
+    bool async_copies = false;               // passes/async_copies.h
+    std::vector<LoweredLoop> loop_barriers;  // passes/loop_barriers.h
+    bool rounded_products = false;           // passes/rounded_products.h
     // AMX.
     bool join_amx_tiles = false;      // passes/join_amx_tiles.h
     bool load_tiles_past_l1 = false;  // passes/load_tiles_past_l1.h

@@ -168,24 +168,31 @@ ArgumentLists attention_on_device() {
         "DeviceAttention"};
 }
 
-Arguments steps_on_rows() {
+// norm_eps and hadamard_factor are of type `real`.
+Arguments steps_on_rows(Type real) {
     return join({buffers({"positions", "cos", "sin", "norm_weight", "norm_weight_f32"}, 2),
-                 numbers({"has_norm", "weight_is_f32"}, boolean), numbers({"norm_eps", "hadamard_factor"}, f64),
+                 numbers({"has_norm", "weight_is_f32"}, boolean), numbers({"norm_eps", "hadamard_factor"}, real),
                  numbers({"halves", "neighbours", "first_rotated", "butterflies", "half_block"}, int32)});
 }
 
-// Rows after their steps, stored at places.
-ArgumentLists rows() {
-    return {"rows",
-            {{"Rows",
-              join({buffers({"x"}, 4), buffers({"places"}, 3), steps_on_rows(), numbers({"out_rows", "out_batch"}, int32)})},
-             {"RowsOut", buffers({"out"}, 4), {{"quantised", {"false"}}}},
-             {"QuantisedRows",
+// Rows after their steps, stored at `places`. `name` begins the names of the lists.
+ArgumentLists stored_rows(const std::string &generator, const std::string &name, const Arguments &places, Type real) {
+    return {generator,
+            {{name + "Rows", join({buffers({"x"}, 4), places, steps_on_rows(real), numbers({"out_rows", "out_batch"}, int32)})},
+             {name + "RowsOut", buffers({"out"}, 4), {{"quantised", {"false"}}}},
+             {name + "QuantisedRows",
               join({buffers({"static_scale"}, 2), numbers({"has_static_scale", "scale_is_f16"}, boolean),
                     numbers({"channels_of_int8", "groups_of_int4", "channels_of_group"}, int32),
                     buffers({"int8", "int4", "scale_f32", "scale_f16", "minimum_f16"}, 4)}),
               {{"quantised", {"true"}}}}},
             {{"quantised", {{"false"}, {"true"}}}}};
+}
+ArgumentLists rows() { return stored_rows("rows", "", buffers({"places"}, 3), f64); }
+ArgumentLists rows_on_device() {
+    const Arguments places =
+        join({numbers({"has_slots", "has_held_rows", "has_new_rows", "has_positions"}, boolean), buffers({"slots"}, 2),
+              buffers({"held_rows", "new_rows"}, 1), numbers({"first_row"}, int32)});
+    return stored_rows("rows_simt", "Device", places, f32);
 }
 
 // Kernels with one list each.
@@ -228,8 +235,9 @@ std::vector<ArgumentLists> parts_of_attention() {
 std::vector<ArgumentLists> other_ops() {
     return {
         rows(),
+        rows_on_device(),
         list("transform_rows_backward", "TransformRowsBackward",
-             {buffers({"x", "grad_out"}, 4), steps_on_rows(), numbers({"heads_of_weight"}, int32), buffers({"grad_x"}, 4),
+             {buffers({"x", "grad_out"}, 4), steps_on_rows(f64), numbers({"heads_of_weight"}, int32), buffers({"grad_x"}, 4),
               buffers({"grad_weight"}, 2)}),
         list("dequantise_rows", "DequantiseRows",
              {buffers({"bytes", "scale_f32", "scale_f16", "minimum_f16"}, 3), numbers({"scale_is_f16"}, boolean),

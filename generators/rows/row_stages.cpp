@@ -5,9 +5,20 @@ namespace attune {
 using namespace Halide;
 using Halide::Internal::make_const;
 
+Expr RowSteps::channel_place(const Expr &d, int group) const {
+    return most_channels == 0 ? d : unsafe_promise_clamped(d, 0, most_channels / group - 1);
+}
+Expr RowSteps::pass_place(const Expr &s) const { return most_channels == 0 ? s : s % 2; }
+
 RowWeight row_weight(const RowSteps &steps, const RowVars &v, Type sums, Expr channels, Expr heads) {
     RowWeight w;
     w.weight = Func("norm_weight_stage");
+    if (steps.has_stand_ins) {
+        const Expr given =
+            select(steps.weight_is_f32, cast(sums, steps.weight_f32(v.d, v.h)), cast(sums, steps.weight(v.d, v.h)));
+        w.weight(v.d, v.h) = select(steps.has_norm, given, make_const(sums, 1));
+        return w;
+    }
     w.weight(v.d, v.h) = make_const(sums, 1);
     RDom f32(0, channels, 0, heads, "weight_f32"), same(0, channels, 0, heads, "weight");
     f32.where(steps.has_norm && steps.weight_is_f32);
@@ -92,15 +103,17 @@ RopeLoops rotate_pairs(const RowSteps &steps, Func rotated, const RowVars &v, Ex
 ButterflyLoops mix_blocks(const RowSteps &steps, Func mixed, const RowVars &v, Expr channels) {
     const Expr half = steps.half_block, blocks = channels / (2 * half);
     RDom r(0, 2, 0, half, 0, blocks, 0, steps.butterflies, "butterfly");
-    const Expr even = mixed(r.z * 2 * half + 2 * r.y, r.w, v.t, v.h, v.b);
-    const Expr odd = mixed(r.z * 2 * half + 2 * r.y + 1, r.w, v.t, v.h, v.b);
-    mixed(r.z * 2 * half + r.x * half + r.y, r.w + 1, v.t, v.h, v.b) =
-        select(r.x == 0, strict_float(even + odd), strict_float(even - odd));
+    const auto at = [&](const Expr &d, const Expr &pass) {
+        return mixed(steps.channel_place(d), steps.pass_place(pass), v.t, v.h, v.b);
+    };
+    const Expr even = at(r.z * 2 * half + 2 * r.y, r.w), odd = at(r.z * 2 * half + 2 * r.y + 1, r.w);
+    at(r.z * 2 * half + r.x * half + r.y, r.w + 1) = select(r.x == 0, strict_float(even + odd), strict_float(even - odd));
     return {r.y, r.x, r.z, r.w, half};
 }
 
 Expr after_passes(const RowSteps &steps, Func mixed, const RowVars &v, Expr d) {
-    return strict_float(mixed(d, steps.butterflies, v.t, v.h, v.b) * cast(mixed.type(), steps.hadamard_factor));
+    const Expr channel = mixed(steps.channel_place(d), steps.pass_place(steps.butterflies), v.t, v.h, v.b);
+    return strict_float(channel * cast(mixed.type(), steps.hadamard_factor));
 }
 
 }  // namespace attune

@@ -26,13 +26,21 @@ struct RowSteps {
         half_block;                // passes of the Hadamard rotation, and half the channels of its blocks; 0 and 1: none
     Halide::Expr hadamard_factor;  // 1 / sqrt(block), or 1
     Halide::Expr sign = 1;         // of the angles: -1 rotates back
+    // Inputs of steps that a call does not take can be read, as the stand-ins of a device are: no stage copies the others.
+    bool has_stand_ins = false;
+    // Not 0: no row has more channels, for memory of a fixed size. Passes of the Hadamard rotation write two rows in turn.
+    int most_channels = 0;
+
+    // A channel, a group of `group` channels and a pass as they are places in memory.
+    Halide::Expr channel_place(const Halide::Expr &d, int group = 1) const;
+    Halide::Expr pass_place(const Halide::Expr &s) const;
 };
 
 struct RowVars {
     Halide::Var d{"d"}, s{"s"}, t{"t"}, h{"h"}, b{"b"}, e{"e"};
 };
 
-// Weight of the norm in the type of sums, or 1.
+// Weight of the norm in the type of sums, or 1; with stand-ins an expression, without loops.
 struct RowWeight {
     Halide::Func weight;  // (d, h)
     Halide::RVar channel_f32, channel;

@@ -25,7 +25,7 @@ void add_steps(RowTransform &r, const TransformRowsInputs &in, const RowSteps &s
     r.rope = rotate_pairs(
         steps, r.mixed, v, in.channels,
         [&](Expr at) {
-            return std::vector<Expr>{at, 0, t, h, b};
+            return std::vector<Expr>{steps.channel_place(at), 0, t, h, b};
         },
         [&](Expr at) { return Expr(r.normed(at, t, h, b)); });
     r.butterfly = mix_blocks(steps, r.mixed, v, in.channels);
@@ -82,16 +82,21 @@ Expr quantised(const Expr &x, const Expr &scale, const Expr &least, const Expr &
 }
 
 // Scale of int8 rows: the largest magnitude of a row over 127, or the caller's of each channel.
-void add_scale(QuantiseRowsStages &s, const TransformRowsInputs &in, const Quantisation &q, const Channel &channel) {
+void add_scale(QuantiseRowsStages &s, const TransformRowsInputs &in, const Quantisation &q, bool has_stand_ins,
+               const Channel &channel) {
     const RowVars &v = s.vars;
     const Var e = v.e, t = v.t, h = v.h, b = v.b;
     const int width = RowSum::places;
     s.static_scale = Func("static_scale_stage");
-    s.static_scale(v.d, h) = 1.f;
-    RDom given(0, in.channels, 0, in.heads, "static_scale");
-    given.where(q.has_static_scale);
-    s.static_scale(given.x, given.y) = q.static_scale(given.x, given.y);
-    s.static_channel = given.x;
+    if (has_stand_ins) {
+        s.static_scale(v.d, h) = select(q.has_static_scale, q.static_scale(v.d, h), 1.f);
+    } else {
+        s.static_scale(v.d, h) = 1.f;
+        RDom given(0, in.channels, 0, in.heads, "static_scale");
+        given.where(q.has_static_scale);
+        s.static_scale(given.x, given.y) = q.static_scale(given.x, given.y);
+        s.static_channel = given.x;
+    }
 
     // Past the end of a row its last channel counts again.
     RDom block(0, select(q.has_static_scale, 0, (q.channels_of_int8 + width - 1) / width), "magnitude_block");
@@ -135,14 +140,16 @@ void add_groups(QuantiseRowsStages &s, const Quantisation &q, const Channel &cha
 }
 
 // Stores of quantised channels: a byte each of int8, two to a byte of int4.
-void store_channels(QuantiseRowsStages &s, const Places &places, const Quantisation &q, const Channel &channel) {
+void store_channels(QuantiseRowsStages &s, const Places &places, const RowSteps &steps, const Quantisation &q,
+                    const Channel &channel) {
     s.int8 = places.store("int8", {q.channels_of_int8}, [&](const Numbers &d, Expr h, Expr t, Expr b) {
         const Expr scale = select(q.has_static_scale, s.static_scale(d[0], h), s.scale(t, h, b));
         return Places::Element{d[0], cast<int8_t>(quantised(at_row(channel(d[0]), s.vars, t, h, b), scale, -127.f, 127.f))};
     });
     const Expr bytes = q.channels_of_group / 2;  // of a group
     s.int4 = places.store("int4", {bytes, q.groups_of_int4}, [&](const Numbers &n, Expr h, Expr t, Expr b) {
-        const Expr low = f32_of_f16(s.minimum(n[1], t, h, b)), step = f32_of_f16(s.step(n[1], t, h, b));
+        const Expr g = steps.channel_place(n[1], least_group);
+        const Expr low = f32_of_f16(s.minimum(g, t, h, b)), step = f32_of_f16(s.step(g, t, h, b));
         const auto four_bits = [&](int odd) {
             const Expr x = at_row(channel(n[1] * q.channels_of_group + 2 * n[0] + odd), s.vars, t, h, b);
             return cast<uint8_t>(quantised(strict_float(x - low), step, 0.f, 15.f));
@@ -152,17 +159,18 @@ void store_channels(QuantiseRowsStages &s, const Places &places, const Quantisat
 }
 
 // Stores of scales: of int8 rows in f32 or f16, of int4 groups, with their minima, in f16.
-void store_scales(QuantiseRowsStages &s, const Places &places, const Quantisation &q) {
+void store_scales(QuantiseRowsStages &s, const Places &places, const RowSteps &steps, const Quantisation &q) {
     const Expr dynamic = q.channels_of_int8 > 0 && !q.has_static_scale;
     const Expr f32_of_int8 = select(dynamic && !q.scale_is_f16, 1, 0), f16_of_int8 = select(dynamic && q.scale_is_f16, 1, 0);
     s.scale_f32 = places.store("scale_f32", {f32_of_int8}, [&](const Numbers &n, Expr h, Expr t, Expr b) {
         return Places::Element{n[0], s.scale(t, h, b)};
     });
     s.scale_f16 = places.store("scale_f16", {f16_of_int8 + q.groups_of_int4}, [&](const Numbers &n, Expr h, Expr t, Expr b) {
-        return Places::Element{n[0], select(q.groups_of_int4 > 0, s.step(n[0], t, h, b), f16_of(s.scale(t, h, b)))};
+        const Expr step = s.step(steps.channel_place(n[0], least_group), t, h, b);
+        return Places::Element{n[0], select(q.groups_of_int4 > 0, step, f16_of(s.scale(t, h, b)))};
     });
     s.minimum_f16 = places.store("minimum_f16", {q.groups_of_int4}, [&](const Numbers &n, Expr h, Expr t, Expr b) {
-        return Places::Element{n[0], s.minimum(n[0], t, h, b)};
+        return Places::Element{n[0], s.minimum(steps.channel_place(n[0], least_group), t, h, b)};
     });
 }
 
@@ -174,7 +182,8 @@ TransformRowsStages transform_rows_stages(const TransformRowsInputs &in, const R
     add_steps(s, in, steps, accumulator_of(type));
     const Places places{in, out_rows, out_batch};
     s.out = places.store("out", {in.channels}, [&](const std::vector<Expr> &d, Expr h, Expr t, Expr b) {
-        return Places::Element{d[0], narrowed(type, at_row(after_passes(steps, s.mixed, s.vars, d[0]), s.vars, t, h, b))};
+        const Expr channel = at_row(after_passes(steps, s.mixed, s.vars, d[0]), s.vars, t, h, b);
+        return Places::Element{d[0], in.stored ? in.stored(channel) : narrowed(type, channel)};
     });
     return s;
 }
@@ -184,11 +193,11 @@ QuantiseRowsStages quantise_rows_stages(const TransformRowsInputs &in, const Row
     QuantiseRowsStages s;
     add_steps(s, in, steps, Float(32));
     const Channel channel = [&](const Expr &d) { return after_passes(steps, s.mixed, s.vars, d); };
-    add_scale(s, in, q, channel);
+    add_scale(s, in, q, steps.has_stand_ins, channel);
     add_groups(s, q, channel);
     const Places places{in, out_rows, out_batch};
-    store_channels(s, places, q, channel);
-    store_scales(s, places, q);
+    store_channels(s, places, steps, q, channel);
+    store_scales(s, places, steps, q);
     return s;
 }
 

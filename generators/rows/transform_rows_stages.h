@@ -13,6 +13,8 @@ struct TransformRowsInputs {
     Halide::Func x;       // (d, t, h, b)
     Halide::Func places;  // (2, t, b)
     Halide::Expr channels, rows, heads, batch;
+    // A channel after its steps as it is stored; not given: rounded to the type of x.
+    std::function<Halide::Expr(const Halide::Expr &)> stored;
 };
 // Loops of one output over its rows; d is within a row.
 struct StoreLoops {
@@ -39,6 +41,7 @@ TransformRowsStages transform_rows_stages(const TransformRowsInputs &, const Row
 
 // Quantisation. i8: q = round(x / scale); int4: q = round((x - minimum) / scale), two channels a byte, the even one in the low
 // four bits, in groups of channels.
+constexpr int least_group = 32;  // channels of a group, where a row has more than one
 struct Quantisation {
     Halide::Expr channels_of_int8, groups_of_int4;  // one of them is 0
     Halide::Expr channels_of_group;                 // even
@@ -46,7 +49,7 @@ struct Quantisation {
     Halide::Expr has_static_scale, scale_is_f16;    // of int8
 };
 struct QuantiseRowsStages : RowTransform {
-    Halide::Func static_scale;  // (d, h)
+    Halide::Func static_scale;  // (d, h); with stand-ins an expression
     Halide::RVar static_channel;
     Halide::Func magnitudes, lowest, highest;  // (e, t, h, b), (e, g, t, h, b) twice: maxima and minima by place
     Halide::RVar magnitude_block, lowest_block, highest_block;

@@ -3,6 +3,7 @@
 #include "tests/cuda/device_variants.h"
 #include "tests/cuda/ptx/driver_counts.h"
 #include "tests/support/additive_case.h"
+#include "tests/support/append_case.h"
 #include "tests/support/linear_case.h"
 #include "tests/support/merge_parts_case.h"
 #include "tests/support/multi_head_case.h"
@@ -140,6 +141,22 @@ Call steps() {
             [=] { refill(a->out, 80); }};
 }
 
+// New rows, of which a replay stores others in other slots.
+Call append() {
+    auto a = std::make_shared<PagedAppendArrays<float>>(
+        PagedAppendCase{.steps = {.batch = 1, .rows = 9, .norm = true, .pairs = Pairs::halves, .place = Place::device}});
+    return {"append",
+            [=](attune::Context &context) { return a->run(context); },
+            [=] { return a->key_pool.rows.values(); },
+            [=] {
+                refill(a->keys.x, 77);
+                std::swap(a->slots[0], a->slots[3]);
+                std::swap(a->keys.positions.data()[0], a->keys.positions.data()[5]);
+            },
+            [=] { refill(a->key_pool.rows, 80); },
+            false};
+}
+
 std::vector<Call> calls() {
     return {forward({.queries = 5, .keys = 7}),
             forward({.query_heads = 4, .key_heads = 2, .queries = 1, .keys = 300}),
@@ -148,7 +165,8 @@ std::vector<Call> calls() {
             merge(),
             product(),
             packed(),
-            steps()};
+            steps(),
+            append()};
 }
 
 }  // namespace

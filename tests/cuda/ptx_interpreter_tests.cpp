@@ -122,7 +122,7 @@ TEST_CASE("ptx: lanes that part meet again", "[ptx]") {
     }
 }
 
-TEST_CASE("ptx: the sign of a 16-bit float is a bit, of infinity and NaN too", "[ptx]") {
+TEST_CASE("ptx: a 16-bit float has a sign bit and is compared as a number", "[ptx]") {
     const std::string load = "mul.wide.u32 %rd4, %r1, 4;\nadd.s64 %rd4, %rd1, %rd4;\nld.global.b16 %rs1, [%rd4];\n";
     const std::string store = "cvt.u32.u16 %r3, %rs2;\nst.global.b32 [%rd3], %r3;\n";
     const Words in = [] {
@@ -137,4 +137,10 @@ TEST_CASE("ptx: the sign of a 16-bit float is a bit, of infinity and NaN too", "
         CHECK(magnitude[n] == (in[n] & 0x7fff));
         CHECK(negated[n] == (in[n] ^ 0x8000));
     }
+    // Zeros of either sign are equal, and a NaN is not equal to itself.
+    const Words equal = run(load + "mov.b16 %rs3, 0;\nsetp.eq.f16 %p2, %rs1, %rs3;\nsetp.eq.f16 %p3, %rs1, %rs1;\n"
+                                   "selp.b32 %r4, 1, 0, %p2;\nselp.b32 %r5, 2, 0, %p3;\nadd.s32 %r6, %r4, %r5;\n"
+                                   "st.global.b32 [%rd3], %r6;\n",
+                            in, 1);
+    for (std::size_t n = 0; n < in.size(); n++) CHECK(equal[n] == (n % 8 < 2 ? 3u : n % 8 == 7 ? 0u : 2u));
 }

@@ -362,6 +362,42 @@ TEST_CASE("registers outside a loop over threads are a thread's own", "[lowering
     CHECK(has(refusal([] { RowSums().code({.thread_local_registers = true}); }), "has no register array that threads index"));
 }
 
+TEST_CASE("lanes wait at the end of each round of a loop", "[lowering]") {
+    // Passes over a row in shared memory, of which each reads what other lanes stored in the one before.
+    ImageParam in(Float(32), 2, "in");
+    Param<int> passes{"passes"};
+    Func row("row"), out("out");
+    Var d("d"), s("s"), b("b");
+    RDom r(0, 64, 0, passes, "r");
+    row(d, s, b) = in(d, b);
+    row(r.x, (r.y + 1) % 2, b) = row(63 - r.x, r.y % 2, b) + 1.0f;
+    out(d, b) = row(d, passes % 2, b);
+    out.bound(d, 0, 64).gpu_blocks(b).gpu_threads(d);
+    row.compute_at(out, b).store_in(MemoryType::GPUShared).bound(d, 0, 64).bound(s, 0, 2).gpu_threads(d);
+    row.update().allow_race_conditions().gpu_threads(r.x);
+    const Code code = code_of(out, {in, passes}, {.loop_barriers = {{row, 1, r.y.name()}}}, cuda);
+    const auto loop = [&](const std::string &text) {
+        const std::size_t begin = text.find("for (" + row.name() + ".s1." + r.y.name()), end = text.find("consume", begin);
+        return text.substr(begin, end - begin);
+    };
+    CHECK(count(loop(code.after), "gpu_thread_barrier(2)") == count(loop(code.before), "gpu_thread_barrier(2)") + 1);
+    CHECK(count(code.after, "gpu_thread_barrier") == count(code.before, "gpu_thread_barrier") + 1);
+    CHECK(has(refusal([] { RowSums().code({.loop_barriers = {{Func("row"), 1, "none"}}}); }), "has no such loop"));
+}
+
+TEST_CASE("products of strict_float are rounded before they are added on CUDA", "[lowering]") {
+    ImageParam in(Float(32), 1, "in");
+    Func out("out");
+    Var x("x"), block("block"), lane("lane");
+    out(x) = strict_float(in(x)*in(x + 1) + in(x + 2)) + in(x)*3.0f;
+    out.gpu_tile(x, block, lane, 32);
+    const Code code = code_of(out, {in}, {.rounded_products = true}, cuda);
+    CHECK(count(code.before, "strict_mul") > 0);
+    CHECK(count(code.after, "strict_mul") == 0);
+    CHECK(count(code.after, "llvm.nvvm.mul.rn.f(") == count(code.before, "strict_mul"));
+    CHECK(has(refusal([] { RowSums().code({.rounded_products = true}); }), "has none of strict_float()"));
+}
+
 TEST_CASE("copies to shared memory are double buffered", "[lowering]") {
     Param<std::uint64_t> address("address");
     Func row("shared_row"), sum("sum"), out("out");

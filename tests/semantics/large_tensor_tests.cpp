@@ -126,7 +126,8 @@ template<typename V> void run_far_apart(attune::Context &context, SmallCall &cal
 
 TEST_CASE("large tensors: any view of any function with strides of 2^31 - 1 elements", "[views][large]") {
     if (is_emulated()) {
-        WARN("SKIPPED: tensors with strides of 2^31 - 1 elements (QEMU keeps a record of every page of their 4 TiB of addresses)");
+        WARN("SKIPPED: tensors with strides of 2^31 - 1 elements (QEMU keeps a record of every page of their 4 TiB of "
+             "addresses)");
         return;
     }
     if (!Addresses(std::int64_t(1) << 42).found()) {

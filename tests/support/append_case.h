@@ -178,10 +178,16 @@ template<typename T> struct PagedAppendArrays {
     }
     attune::Status run(attune::Context &context) {
         attune::AppendOptions options{.key_steps = keys.steps(), .rotate_values = the.rotate_values};
-        if (the.steps.pairs != Pairs::none) options.positions = attune::ConstView(keys.positions.data(), {the.steps.rows});
-        return attune::paged_append(context, packed(keys.x.view()), packed(values.x.view()),
-                                    attune::ConstView(slots.data(), {the.steps.rows}), key_pool.view(), value_pool.view(),
-                                    options);
+        if (the.steps.pairs != Pairs::none)
+            options.positions = keys.placed(attune::ConstView(keys.positions.data(), {the.steps.rows}));
+        return attune::paged_append(context, keys.placed(packed(keys.x.view())), keys.placed(packed(values.x.view())),
+                                    keys.placed(attune::ConstView(slots.data(), {the.steps.rows})), placed(key_pool),
+                                    placed(value_pool), options);
+    }
+    attune::Pages placed(PoolArrays<T> &pool) const {
+        attune::Pages pages = pool.view();
+        for (attune::View *v : {&pages.rows, &pages.scale, &pages.minimum}) *v = keys.placed(*v);
+        return pages;
     }
 
 private:
@@ -199,7 +205,7 @@ private:
 // Rows after their steps in the type of sums, by transform_rows: f32 rows of the same numbers.
 template<typename T> Array<Sum<T>> after_library_steps(attune::Context &context, RowsArrays<T> &rows) {
     RowsCase c = rows.the;
-    c.layout = c.out_layout = Layout::dense, c.weight_is_f32 = true, c.in_place = false;
+    c.layout = c.out_layout = Layout::dense, c.weight_is_f32 = true, c.in_place = false, c.place = attune::Place::host;
     RowsArrays<Sum<T>> wide(c);
     const auto copy = [](auto &from, auto &to) {
         const auto values = from.values();

@@ -22,6 +22,7 @@ struct RowsCase {
     bool own_tables = false;  // by base
     Layout layout = Layout::dense, out_layout = Layout::dense;
     bool in_place = false;
+    attune::Place place = attune::Place::host;
     unsigned seed = 1;
 
     std::int64_t turned() const { return pairs == Pairs::none ? 0 : dim == 0 ? head_dim : dim; }
@@ -61,20 +62,26 @@ template<typename T> struct RowsArrays {
     }
     attune::RowSteps steps() {
         attune::RowSteps s;
-        if (the.norm) s.norm_weight = the.weight_is_f32 ? weight_f32.view() : weight.view(), s.norm_eps = eps;
+        if (the.norm) s.norm_weight = placed(the.weight_is_f32 ? weight_f32.view() : weight.view()), s.norm_eps = eps;
         if (the.pairs != Pairs::none) {
             s.rope.pairs = the.pairs == Pairs::halves ? attune::RopePairs::halves : attune::RopePairs::interleaved;
             s.rope.dim = the.dim, s.rope.offset = the.offset;
             if (the.own_tables)
                 s.rope.base = base, s.rope.scaling = scaling;
             else
-                s.rope.cos = cos.view(), s.rope.sin = sin.view();
+                s.rope.cos = placed(cos.view()), s.rope.sin = placed(sin.view());
         }
         s.hadamard = the.hadamard;
         return s;
     }
+    // A view of memory that the case has on a device.
+    template<typename V> V placed(V view) const {
+        view.place = the.place;
+        return view;
+    }
     attune::Status run(attune::Context &context) {
-        return attune::transform_rows(context, x.view(), positions.view(), the.in_place ? x.view() : out.view(), steps());
+        return attune::transform_rows(context, placed(x.view()), placed(positions.view()),
+                                      placed(the.in_place ? x.view() : out.view()), steps());
     }
     attune::Status run_backward(attune::Context &context) {
         return attune::transform_rows_backward(context, x.view(), positions.view(), grad_out.view(), grad_x.view(),

@@ -31,6 +31,9 @@ struct AppendOptions {
 // written). Tables of RoPE are taken to be finite. Rows are the same, bit for bit, for any number of threads and whatever is
 // appended beside them.
 //
+// On a device slots and positions are there, and are not checked: a row whose slot is outside the pool is not stored; NaN and
+// Inf in a row that is quantised are no error, and the numbers stored for it mean nothing (docs/cuda.md).
+//
 // A contiguous cache that is quantised is a pool of one page for each sequence, of as many rows as it has capacity, a
 // multiple of 16: slot b * C + cache_lens[b] + i.
 ATTUNE_API Status paged_append(Context &, const ConstView &key, const ConstView &value, const ConstView &slots,

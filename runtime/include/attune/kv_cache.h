@@ -29,6 +29,9 @@ struct KvAppendOptions {
 //   key (B, Hkv, S, Dk)   value (B, Hkv, S, Dv)   key_cache (B, Hkv, C, Dk)   value_cache (B, Hkv, C, Dv)
 //   cache_lens int32 (B) in [0, C]
 //
+// On a device cache_lens, new_lens and positions are there, and are not checked: rows for which a cache has no room are not
+// stored, and caches do not slide (docs/cuda.md).
+//
 // All of one type, f32, f64, bf16 or f16; any strides with a dense last dimension. Inputs must not overlap the caches, nor the
 // caches each other. Caches that are quantised, or pages of several sequences: paged_append (attune/append.h).
 ATTUNE_API Status kv_append(Context &, const ConstView &key, const ConstView &value, const ConstView &cache_lens,

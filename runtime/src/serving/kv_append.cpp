@@ -2,6 +2,7 @@
 #include "attune/kv_cache.h"
 #include "dispatch/op_call.h"
 #include "execution/halide_call.h"
+#include "serving/rows_device.h"
 #include "serving/store_rows.h"
 #include "tensors/checks.h"
 #include <algorithm>
@@ -41,11 +42,13 @@ Status check_tensor(std::string_view name, const ConstView &v, DType dtype) {
     return check_dense(name, v);
 }
 
-Status check_lens(std::string_view name, const ConstView &lens, std::int64_t batch, std::int64_t most, std::string_view what) {
+// Lengths on a device are not read.
+Status check_lens(std::string_view name, const ConstView &lens, std::int64_t batch, std::int64_t most, std::string_view what,
+                  bool on_device) {
     if (lens.rank != 1) return invalid(name, "rank must be 1 (B), got " + text(lens.rank));
     if (Status s = check_ints(name, lens); !s.ok()) return s;
     if (Status s = check_extent(name, "batch (first extent)", lens.extent[0], "key", batch); !s.ok()) return s;
-    for (std::int64_t b = 0; b < batch; b++) {
+    for (std::int64_t b = 0; b < (on_device ? 0 : batch); b++) {
         const std::int32_t n = int_at(lens, b);
         if (n < 0 || n > most)
             return invalid(name, "entry (" + text(b) + ") is " + text(n) + ", must be from 0 to " + text(most) + ", " +
@@ -86,11 +89,12 @@ Status plan_growth(const ConstView &cache_lens, const KvAppendOptions &options, 
 }
 
 // Checks the steps, and gives rows that RoPE rotates positions behind the held ones where the caller gave none.
-Status check_steps(const ConstView &cache_lens, const KvAppendOptions &options, AppendCall &c) {
+Status check_steps(const ConstView &cache_lens, const KvAppendOptions &options, bool on_device, AppendCall &c) {
     StepsOfRows &keys = c.key_steps;
     if (Status s = check_steps("key_steps.", options.key_steps, c.key, keys); !s.ok()) return s;
     ConstView positions = options.positions;
-    if (keys.halves + keys.neighbours > 0 && !positions.given()) {
+    const bool in_order = keys.halves + keys.neighbours > 0 && !positions.given();
+    if (in_order && !on_device) {
         if (options.when_full == CacheWhenFull::slide)
             return invalid("positions", "is not given, and RoPE needs it where the cache slides");
         const std::int64_t batch = c.key.extent[0], rows = c.key.extent[2];
@@ -102,13 +106,15 @@ Status check_steps(const ConstView &cache_lens, const KvAppendOptions &options, 
         }
         positions = ConstView(c.positions.data(), {batch, rows});
     }
-    if (Status s = check_positions("positions", positions, "(B, S)", c.key, keys); !s.ok()) return s;
+    // On a device the kernel knows the positions.
+    if (!in_order || !on_device)
+        if (Status s = check_positions("positions", positions, "(B, S)", c.key, on_device, keys); !s.ok()) return s;
     if (options.rotate_values)
         if (Status s = check_hadamard("rotate_values", c.value, c.value_steps); !s.ok()) return s;
     return {};
 }
 
-Status check(const ConstView &cache_lens, const KvAppendOptions &options, AppendCall &c) {
+Status check(const ConstView &cache_lens, const KvAppendOptions &options, bool on_device, AppendCall &c) {
     const DType type = c.key.dtype;
     if (Status s = check_tensor("key", c.key, type); !s.ok()) return s;
     if (Status s = check_tensor("value", c.value, type); !s.ok()) return s;
@@ -116,12 +122,14 @@ Status check(const ConstView &cache_lens, const KvAppendOptions &options, Append
     if (Status s = check_tensor("value_cache", c.value_cache, type); !s.ok()) return s;
     if (Status s = check_sizes(c.key, c.value, c.key_cache, c.value_cache); !s.ok()) return s;
     const std::int64_t batch = c.key.extent[0], rows = c.key.extent[2], capacity = c.key_cache.extent[2];
-    if (Status s = check_lens("cache_lens", cache_lens, batch, capacity, "the capacity of the caches"); !s.ok()) return s;
+    if (Status s = check_lens("cache_lens", cache_lens, batch, capacity, "the capacity of the caches", on_device); !s.ok())
+        return s;
     if (options.new_lens.given())
-        if (Status s = check_lens("new_lens", options.new_lens, batch, rows, "the number of rows of key"); !s.ok()) return s;
+        if (Status s = check_lens("new_lens", options.new_lens, batch, rows, "the number of rows of key", on_device); !s.ok())
+            return s;
     if (options.when_full != CacheWhenFull::refuse && options.when_full != CacheWhenFull::slide)
         return invalid("when_full", "must be 0 or 1, got " + text(static_cast<int>(options.when_full)));
-    if (Status s = check_steps(cache_lens, options, c); !s.ok()) return s;
+    if (Status s = check_steps(cache_lens, options, on_device, c); !s.ok()) return s;
     const std::array<NamedView, 8> inputs{{{"key", c.key},
                                            {"value", c.value},
                                            {"cache_lens", cache_lens},
@@ -132,7 +140,7 @@ Status check(const ConstView &cache_lens, const KvAppendOptions &options, Append
                                            {"key_steps.rope.sin", options.key_steps.rope.sin}}};
     const std::array<NamedView, 2> outputs{{{"key_cache", c.key_cache}, {"value_cache", c.value_cache}}};
     if (Status s = check_overlaps(inputs, outputs); !s.ok()) return s;
-    return plan_growth(cache_lens, options, c);
+    return on_device ? Status() : plan_growth(cache_lens, options, c);
 }
 
 // Rows of one head, copied from first to last: where rows move towards the front of the same memory, none is overwritten before
@@ -172,11 +180,59 @@ Status store_new_rows(Context::State &state, const AppendCall &call, const Varia
     return store_rows(state, variant, steps, tables, rows, places, cache);
 }
 
-Status append(Context::State &state, const ConstView &cache_lens, const KvAppendOptions &options, AppendCall &call) {
+std::string sizes_text(const AppendCall &c) {
+    return "b " + text(c.key.extent[0]) + " h " + text(c.key.extent[1]) + " rows " + text(c.key.extent[2]) + " capacity " +
+           text(c.key_cache.extent[2]) + " d " + text(c.key.extent[3]) + "/" + text(c.value.extent[3]);
+}
+
+// On a device the kernel reads the lengths. Rows for which a cache has no room are not stored.
+Status append_on_device(Context::State &state, const ConstView &cache_lens, const KvAppendOptions &given, AppendCall call) {
+    const CallStart start = start_of_call();
+    const NamedView all[] = {{"key", call.key},
+                             {"value", call.value},
+                             {"cache_lens", cache_lens},
+                             {"key_cache", call.key_cache},
+                             {"value_cache", call.value_cache},
+                             {"new_lens", given.new_lens},
+                             {"positions", given.positions},
+                             {"key_steps.norm_weight", given.key_steps.norm_weight},
+                             {"key_steps.rope.cos", given.key_steps.rope.cos},
+                             {"key_steps.rope.sin", given.key_steps.rope.sin}};
+    if (Status s = check_places(all, "key"); !s.ok()) return s;
+    const KvAppendOptions options = as_host(given);
+    for (ConstView *v : {&call.key, &call.value}) *v = as_host(*v);
+    for (View *v : {&call.key_cache, &call.value_cache}) *v = as_host(*v);
+    if (Status s = check(as_host(cache_lens), options, true, call); !s.ok()) return s;
+    if (options.when_full == CacheWhenFull::slide) return unsupported("when_full", "caches on a device do not slide");
+    if (Status s = check_rows_on_device("key", "key_steps.", call.key, call.key_steps, all); !s.ok()) return s;
+    const auto rows_of = [&](const ConstView &x, const StepsOfRows &steps) {
+        return DeviceRows{.x = x, .steps = steps, .held_rows = as_host(cache_lens), .new_rows = options.new_lens};
+    };
+    const DeviceRows keys = rows_of(call.key, call.key_steps), values = rows_of(call.value, call.value_steps);
+    Choice of_keys, of_values;
+    if (Status s = choose_rows_on_device(state, ops::transform_rows, keys, of_keys); !s.ok()) return s;
+    if (Status s = choose_rows_on_device(state, ops::transform_rows, values, of_values); !s.ok()) return s;
+    if (of_keys.variant) {
+        if (Status s = store_rows_on_device(state, *of_keys.variant, keys, call.key_cache); !s.ok()) return s;
+        if (Status s = store_rows_on_device(state, *of_values.variant, values, call.value_cache); !s.ok()) return s;
+    }
+    record_call(state, of_keys, "kv_append", start, [&] { return sizes_text(call); });
+    return {};
+}
+
+Status append(Context::State &state, const ConstView &cache_lens, const KvAppendOptions &options, AppendCall call,
+              std::string_view why_here = {}) {
+    if (call.key.place == Place::device) {
+        std::string instead;
+        if (Status s = find_device(state, "key", instead); !s.ok()) return s;
+        if (instead.empty()) return append_on_device(state, cache_lens, options, std::move(call));
+        const AppendCall here{as_host(call.key), as_host(call.value), as_host(call.key_cache), as_host(call.value_cache), {}};
+        return append(state, as_host(cache_lens), as_host(options), here, instead);
+    }
     const CallStart start = start_of_call();
     const ConstView &key = call.key, &value = call.value;
     const View &key_cache = call.key_cache, &value_cache = call.value_cache;
-    if (Status s = check(cache_lens, options, call); !s.ok()) return s;
+    if (Status s = check(cache_lens, options, false, call); !s.ok()) return s;
     // Nothing may fail once rows move.
     const bool any = call.bytes > 0;
     const bool key_steps = any && call.key_steps.any(), value_steps = any && call.value_steps.any();
@@ -203,10 +259,8 @@ Status append(Context::State &state, const ConstView &cache_lens, const KvAppend
     if (value_steps)
         if (Status s = store_new_rows(state, call, *choice.variant, call.value_steps, *of_values, value, value_cache); !s.ok())
             return s;
-    record_call(state, choice, "kv_append", start, [&] {
-        return "b " + text(key.extent[0]) + " h " + text(heads) + " rows " + text(key.extent[2]) + " capacity " +
-               text(key_cache.extent[2]) + " d " + text(key.extent[3]) + "/" + text(value.extent[3]);
-    });
+    if (!why_here.empty()) choice.reason = why_here;
+    record_call(state, choice, "kv_append", start, [&] { return sizes_text(call); });
     return {};
 }
 
@@ -216,8 +270,7 @@ Status kv_append(Context &context, const ConstView &key, const ConstView &value,
                  const View &key_cache, const View &value_cache, const KvAppendOptions &options) noexcept {
     const auto body = [&](Context::State &state, const ConstView &k, const ConstView &v, const ConstView &lens, const View &kc,
                           const View &vc, const KvAppendOptions &given) {
-        AppendCall call{k, v, kc, vc, {}};
-        return append(state, lens, given, call);
+        return append(state, lens, given, {k, v, kc, vc, {}});
     };
     return answer(context, body, key, value, cache_lens, key_cache, value_cache, options);
 }

@@ -47,7 +47,7 @@ Status check_type(const std::string &name, const View &v, std::initializer_list<
     return invalid(name, "type must be " + names + " for pages of " + of + ", got " + name_of(v.dtype));
 }
 
-Status check_static_scale(const std::string &name, const View &scale, const View &rows, ConstView &as2) {
+Status check_static_scale(const std::string &name, const View &scale, const View &rows, bool on_device, ConstView &as2) {
     if (Status s = check_type(name, scale, {DType::f32}, "a scale of the caller's own"); !s.ok()) return s;
     if (Status s = check_memory(name, scale); !s.ok()) return s;
     as2 = scale;
@@ -62,7 +62,7 @@ Status check_static_scale(const std::string &name, const View &scale, const View
                                        {name, "last extent", scale.extent[1], "the rows of the pages", rows.extent[3]}};
         if (Status s = check_extents(matches); !s.ok()) return s;
     }
-    for (std::int64_t h = 0; h < as2.extent[0]; h++)
+    for (std::int64_t h = 0; h < (on_device ? 0 : as2.extent[0]); h++)
         for (std::int64_t d = 0; d < (scale.rank == 1 ? 1 : as2.extent[1]); d++)
             if (const float x = static_cast<const float *>(scale.data)[h * as2.stride[0] + d * as2.stride[1]];
                 !(x > 0) || !std::isfinite(x))
@@ -72,10 +72,11 @@ Status check_static_scale(const std::string &name, const View &scale, const View
     return {};
 }
 
-Status check_int8(const std::string &name, const Pages &p, PagesToWrite &w) {
+Status check_int8(const std::string &name, const Pages &p, bool on_device, PagesToWrite &w) {
     if (p.minimum.given()) return invalid(name + ".minimum", "is given, and pages of i8 have none");
     if (!p.scale.given()) return invalid(name + ".scale", "is not given, and pages of i8 need it");
-    if (p.scale.rank == 1 || p.scale.rank == 2) return check_static_scale(name + ".scale", p.scale, p.rows, w.out.static_scale);
+    if (p.scale.rank == 1 || p.scale.rank == 2)
+        return check_static_scale(name + ".scale", p.scale, p.rows, on_device, w.out.static_scale);
     if (Status s = check_type(name + ".scale", p.scale, {DType::f32, DType::f16}, "i8"); !s.ok()) return s;
     if (Status s = check_pool(name + ".scale", p.scale, p.rows, 1, 3); !s.ok()) return s;
     w.out.scale = by_heads(p.scale);
@@ -111,7 +112,7 @@ Status check_page_size(std::string_view name, const ConstView &rows) {
 }
 
 Status check_pages_to_write(const std::string &name, const Pages &p, std::string_view rows_name, const ConstView &x,
-                            PagesToWrite &w) {
+                            bool on_device, PagesToWrite &w) {
     const std::string of_rows = name + ".rows";
     const View &rows = p.rows;
     if (rows.rank != 4) return invalid(of_rows, "rank must be 4 (P, page, Hkv, D), got " + text(rows.rank));
@@ -137,7 +138,7 @@ Status check_pages_to_write(const std::string &name, const Pages &p, std::string
                        std::string("is given, and pages of ") + name_of(rows.dtype) + " have none");
     w.out.rows = by_heads(rows);
     if (int8)
-        if (Status s = check_int8(name, p, w); !s.ok()) return s;
+        if (Status s = check_int8(name, p, on_device, w); !s.ok()) return s;
     if (int4)
         if (Status s = check_int4(name, p, channels, w); !s.ok()) return s;
     return {};

@@ -18,8 +18,8 @@ struct PagesToWrite {
     std::int64_t page() const { return out.rows.extent[2]; }
 };
 
-// Checks pages for rows `x`, (1, H, T, D), of the argument `rows_name`.
+// Checks pages for rows `x`, (1, H, T, D), of the argument `rows_name`. On a device scales of the caller's own are not read.
 Status check_pages_to_write(const std::string &name, const Pages &, std::string_view rows_name, const ConstView &x,
-                            PagesToWrite &);
+                            bool on_device, PagesToWrite &);
 
 }  // namespace attune

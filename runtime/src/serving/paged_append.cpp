@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "attune/append.h"
 #include "serving/page_checks.h"
+#include "serving/rows_device.h"
 #include "tensors/checks.h"
 #include "tensors/max_magnitude.h"
 #include <algorithm>
@@ -28,12 +29,14 @@ struct AppendCall {
     std::vector<std::int64_t> slots;
 };
 
-Status check_slots(const ConstView &slots, AppendCall &c) {
+// Slots on a device are not read.
+Status check_slots(const ConstView &slots, bool on_device, AppendCall &c) {
     if (slots.rank != 1) return invalid("slots", "rank must be 1 (T), got " + text(slots.rank));
     if (slots.dtype != DType::i64) return invalid("slots", std::string("type must be i64, got ") + name_of(slots.dtype));
     if (Status s = check_memory("slots", slots); !s.ok()) return s;
     const std::int64_t rows = c.key.x.extent[2];
     if (Status s = check_extent("slots", "number of entries", slots.extent[0], "key's rows", rows); !s.ok()) return s;
+    if (on_device) return {};
     const std::int64_t end = c.key.pages.pages() * c.key.pages.page();
     for (std::int64_t t = 0; t < rows; t++) {
         const std::int64_t slot = static_cast<const std::int64_t *>(slots.data)[t * slots.stride[0]];
@@ -51,7 +54,7 @@ Status check_slots(const ConstView &slots, AppendCall &c) {
 }
 
 Status check(const ConstView &key, const ConstView &value, const ConstView &slots, const Pages &key_pages,
-             const Pages &value_pages, const AppendOptions &options, AppendCall &c) {
+             const Pages &value_pages, const AppendOptions &options, bool on_device, AppendCall &c) {
     if (Status s = check_rows("key", key, 3); !s.ok()) return s;
     if (Status s = check_rows("value", value, 3); !s.ok()) return s;
     if (Status s = check_same_type("value", value.dtype, "key", key.dtype); !s.ok()) return s;
@@ -61,15 +64,16 @@ Status check(const ConstView &key, const ConstView &value, const ConstView &slot
     c.key.name = "key", c.value.name = "value";
     c.key.x = as_rows_of_heads(key), c.value.x = as_rows_of_heads(value);
     if (Status s = check_steps("key_steps.", options.key_steps, c.key.x, c.key.steps); !s.ok()) return s;
-    if (Status s = check_positions("positions", options.positions, "(T)", c.key.x, c.key.steps); !s.ok()) return s;
+    if (Status s = check_positions("positions", options.positions, "(T)", c.key.x, on_device, c.key.steps); !s.ok()) return s;
     if (options.rotate_values)
         if (Status s = check_hadamard("rotate_values", c.value.x, c.value.steps); !s.ok()) return s;
-    if (Status s = check_pages_to_write("key_pages", key_pages, "key", c.key.x, c.key.pages); !s.ok()) return s;
-    if (Status s = check_pages_to_write("value_pages", value_pages, "value", c.value.x, c.value.pages); !s.ok()) return s;
+    if (Status s = check_pages_to_write("key_pages", key_pages, "key", c.key.x, on_device, c.key.pages); !s.ok()) return s;
+    if (Status s = check_pages_to_write("value_pages", value_pages, "value", c.value.x, on_device, c.value.pages); !s.ok())
+        return s;
     const ExtentMatch pages[] = {{"value_pages", "number of pages", c.value.pages.pages(), "key_pages", c.key.pages.pages()},
                                  {"value_pages", "rows of a page", c.value.pages.page(), "key_pages", c.key.pages.page()}};
     if (Status s = check_extents(pages); !s.ok()) return s;
-    if (Status s = check_slots(slots, c); !s.ok()) return s;
+    if (Status s = check_slots(slots, on_device, c); !s.ok()) return s;
 
     const auto written = [](const AppendedRows &r, const View &scale) {
         return r.pages.out.static_scale.given() ? View() : scale;
@@ -179,19 +183,74 @@ Status store(Context::State &context, const AppendCall &c, const AppendedRows &r
                              : store_rows(context, *r.choice.variant, r.steps, tables, r.x, places, out.rows);
 }
 
+const Op &op_of(const AppendedRows &r) { return r.pages.quantised ? ops::quantise_rows : ops::transform_rows; }
+std::string sizes_text(const AppendCall &c) {
+    const std::int64_t *key = c.key.x.extent;
+    return "h " + text(key[1]) + " t " + text(key[2]) + " dk " + text(key[3]) + " dv " + text(c.value.x.extent[3]);
+}
+
+// On a device the kernel reads the slots. Rows whose slot is not in the pool are not stored.
+Status append_on_device(Context::State &context, const ConstView &key, const ConstView &value, const ConstView &slots,
+                        const Pages &key_pages, const Pages &value_pages, const AppendOptions &options) {
+    const CallStart start = start_of_call();
+    const RowSteps &steps = options.key_steps;
+    const NamedView all[] = {{"key", key},
+                             {"value", value},
+                             {"slots", slots},
+                             {"key_pages.rows", key_pages.rows},
+                             {"key_pages.scale", key_pages.scale},
+                             {"key_pages.minimum", key_pages.minimum},
+                             {"value_pages.rows", value_pages.rows},
+                             {"value_pages.scale", value_pages.scale},
+                             {"value_pages.minimum", value_pages.minimum},
+                             {"positions", options.positions},
+                             {"key_steps.norm_weight", steps.norm_weight},
+                             {"key_steps.rope.cos", steps.rope.cos},
+                             {"key_steps.rope.sin", steps.rope.sin}};
+    if (Status s = check_places(all, "key"); !s.ok()) return s;
+    AppendCall c;
+    if (Status s = check(as_host(key), as_host(value), as_host(slots), as_host(key_pages), as_host(value_pages),
+                         as_host(options), true, c);
+        !s.ok())
+        return s;
+    if (Status s = check_rows_on_device("key", "key_steps.", c.key.x, c.key.steps, all); !s.ok()) return s;
+    if (const std::int64_t rows = c.key.pages.pages() * c.key.pages.page(); rows > most_extent)
+        return unsupported("key_pages.rows", "a pool of " + text(rows) + " rows; on a device it has less than 2^31");
+    ConstView by_entry = as_host(slots);
+    by_entry.rank = 2, by_entry.extent[1] = slots.extent[0], by_entry.stride[1] = slots.stride[0];
+    by_entry.extent[0] = 1, by_entry.stride[0] = 0;
+    const auto rows_of = [&](const AppendedRows &r) { return DeviceRows{.x = r.x, .steps = r.steps, .slots = by_entry}; };
+    for (AppendedRows *r : {&c.key, &c.value})
+        if (Status s = choose_rows_on_device(context, op_of(*r), rows_of(*r), r->choice); !s.ok()) return s;
+    for (const AppendedRows *r : {&c.key, &c.value}) {
+        if (!r->choice.variant || elements_of(r->pages.out.rows) == 0) continue;
+        const VariantRecord &variant = *r->choice.variant;
+        const Status s = r->pages.quantised ? store_quantised_rows_on_device(context, variant, rows_of(*r), r->pages.out)
+                                            : store_rows_on_device(context, variant, rows_of(*r), r->pages.out.rows);
+        if (!s.ok()) return s;
+    }
+    record_call(context, c.key.choice, op_of(c.key).name, start, [&] { return sizes_text(c); });
+    return {};
+}
+
 Status append(Context::State &context, const ConstView &key, const ConstView &value, const ConstView &slots,
-              const Pages &key_pages, const Pages &value_pages, const AppendOptions &options) {
+              const Pages &key_pages, const Pages &value_pages, const AppendOptions &options, std::string_view why_here = {}) {
+    if (key.place == Place::device) {
+        std::string instead;
+        if (Status s = find_device(context, "key", instead); !s.ok()) return s;
+        if (instead.empty()) return append_on_device(context, key, value, slots, key_pages, value_pages, options);
+        return append(context, as_host(key), as_host(value), as_host(slots), as_host(key_pages), as_host(value_pages),
+                      as_host(options), instead);
+    }
     const CallStart start = start_of_call();
     AppendCall c;
-    if (Status s = check(key, value, slots, key_pages, value_pages, options, c); !s.ok()) return s;
+    if (Status s = check(key, value, slots, key_pages, value_pages, options, false, c); !s.ok()) return s;
     // Nothing may fail once rows are stored.
     std::optional<StepTables> tables[2];
     for (AppendedRows *r : {&c.key, &c.value}) {
         if (!r->pages.quantised && !r->steps.any())
             r->choice = {nullptr, "copies rows"};
-        else if (Status s =
-                     choose_rows(context, r->pages.quantised ? ops::quantise_rows : ops::transform_rows, key.dtype, r->choice);
-                 !s.ok())
+        else if (Status s = choose_rows(context, op_of(*r), key.dtype, r->choice); !s.ok())
             return s;
         if (Status s = check_finite(context, c, *r); !s.ok()) return s;
         const StepTables &t = tables[r == &c.value].emplace(context, r->steps, r->x);
@@ -203,11 +262,9 @@ Status append(Context::State &context, const ConstView &key, const ConstView &va
         if (Status s = store(context, c, c.key, *tables[0]); !s.ok()) return s;
         if (Status s = store(context, c, c.value, *tables[1]); !s.ok()) return s;
     }
-    const std::string_view op = c.key.pages.quantised ? ops::quantise_rows.name : ops::transform_rows.name;
-    record_call(context, any ? c.key.choice : Choice{nullptr, "no rows"}, op, start, [&] {
-        return "h " + text(key.extent[1]) + " t " + text(key.extent[0]) + " dk " + text(key.extent[2]) + " dv " +
-               text(value.extent[2]);
-    });
+    Choice choice = any ? c.key.choice : Choice{nullptr, "no rows"};
+    if (!why_here.empty()) choice.reason = why_here;
+    record_call(context, choice, op_of(c.key).name, start, [&] { return sizes_text(c); });
     return {};
 }
 

@@ -58,7 +58,7 @@ Status check_pages(const std::string &name, const ConstPages &pages, DType type,
     const ConstView numbers = typed_view(pages.rows.data, type, {1, heads, 0, channels}, {0, 0, 0, 1});
     const Pages as_written{writable(pages.rows), writable(pages.scale), writable(pages.minimum)};
     PagesToWrite checked;
-    if (Status s = check_pages_to_write(name, as_written, of_channels, numbers, checked); !s.ok()) return s;
+    if (Status s = check_pages_to_write(name, as_written, of_channels, numbers, false, checked); !s.ok()) return s;
     if (Status s = check_rows_of_pages(name + ".rows", pages.rows, of); !s.ok()) return s;
     of.channels = channels;
     of.scales.static_scale = checked.out.static_scale, of.scales.group = checked.out.group;

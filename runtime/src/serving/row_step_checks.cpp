@@ -103,7 +103,8 @@ Status check_steps(const std::string &prefix, const RowSteps &steps, const Const
     return steps.hadamard ? check_hadamard(prefix + "hadamard", x, s) : Status();
 }
 
-Status check_positions(std::string_view name, ConstView p, std::string_view shape, const ConstView &x, StepsOfRows &s) {
+Status check_positions(std::string_view name, ConstView p, std::string_view shape, const ConstView &x, bool on_device,
+                       StepsOfRows &s) {
     const bool rotates = s.halves + s.neighbours > 0;
     if (!p.given()) return rotates ? invalid(name, "is not given, and RoPE needs it") : Status();
     const int rank = shape == "(T)" ? 1 : 2;
@@ -119,7 +120,7 @@ Status check_positions(std::string_view name, ConstView p, std::string_view shap
     if (Status status = check_extent(name, "number of rows", p.extent[1], "the rows", x.extent[2]); !status.ok()) return status;
     if (!rotates) return {};
     const std::int64_t end = s.rope.cos.given() ? s.rope.cos.extent[0] : std::int64_t(1) << 31;
-    for (std::int64_t b = 0; b < p.extent[0]; b++)
+    for (std::int64_t b = 0; b < (on_device ? 0 : p.extent[0]); b++)
         for (std::int64_t t = 0; t < p.extent[1]; t++) {
             const std::int64_t at = static_cast<const std::int32_t *>(p.data)[b * p.stride[0] + t * p.stride[1]];
             if (at >= 0 && at < end) continue;

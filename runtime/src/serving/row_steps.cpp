@@ -84,6 +84,9 @@ StepTables::StepTables(Context::State &context, const StepsOfRows &s, const Cons
     cos = {cosines, {batch * rows, pairs}}, sin = {sines, {batch * rows, pairs}}, positions = {numbers, {batch, rows}};
 }
 
+double hadamard_factor(const StepsOfRows &s) { return 1 / std::sqrt(static_cast<double>(std::int64_t(1) << s.butterflies)); }
+std::int32_t half_block(const StepsOfRows &s) { return s.butterflies == 0 ? 1 : 1 << (s.butterflies - 1); }
+
 static ConstView weight_of_type(const StepsOfRows &s, DType type, const ConstView &x) {
     return s.norm_weight.given() && s.norm_weight.dtype == type ? s.norm_weight : not_read(type, {x.extent[1], x.extent[3]});
 }
@@ -91,10 +94,8 @@ static ConstView weight_of_type(const StepsOfRows &s, DType type, const ConstVie
 StepInputs::StepInputs(const StepsOfRows &s, const StepTables &tables, const ConstView &x)
     : positions(tables.positions), cos(tables.cos), sin(tables.sin), norm_weight(weight_of_type(s, x.dtype, x)),
       norm_weight_f32(weight_of_type(s, DType::f32, x)), has_norm(s.norm_weight.given()),
-      weight_is_f32(s.norm_weight.dtype == DType::f32), norm_eps(s.norm_eps),
-      hadamard_factor(1 / std::sqrt(static_cast<double>(std::int64_t(1) << s.butterflies))),
+      weight_is_f32(s.norm_weight.dtype == DType::f32), norm_eps(s.norm_eps), hadamard_factor(attune::hadamard_factor(s)),
       halves(static_cast<std::int32_t>(s.halves)), neighbours(static_cast<std::int32_t>(s.neighbours)),
-      first_rotated(static_cast<std::int32_t>(s.rope.offset)), butterflies(s.butterflies),
-      half_block(s.butterflies == 0 ? 1 : 1 << (s.butterflies - 1)) {}
+      first_rotated(static_cast<std::int32_t>(s.rope.offset)), butterflies(s.butterflies), half_block(attune::half_block(s)) {}
 
 }  // namespace attune

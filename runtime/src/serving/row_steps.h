@@ -25,8 +25,9 @@ struct StepsOfRows {
 
 // Checks the steps on rows `x` of rank 4; `prefix` stands before the names of their members, such as "key_steps.".
 Status check_steps(const std::string &prefix, const RowSteps &, const ConstView &x, StepsOfRows &);
-// Checks positions, i32 (B, T), against the tables of the steps; `shape` names their extents.
-Status check_positions(std::string_view name, ConstView positions, std::string_view shape, const ConstView &x, StepsOfRows &);
+// Checks positions, i32 (B, T), against the tables of the steps; `shape` names their extents. On a device nothing is read.
+Status check_positions(std::string_view name, ConstView positions, std::string_view shape, const ConstView &x, bool on_device,
+                       StepsOfRows &);
 // Checks for a Hadamard rotation of these rows, and adds it.
 Status check_hadamard(const std::string &name, const ConstView &x, StepsOfRows &);
 Status check_rope_base(const std::string &prefix, double base, double scaling);
@@ -71,6 +72,10 @@ struct StepInputs {
     double norm_eps, hadamard_factor;
     std::int32_t halves, neighbours, first_rotated, butterflies, half_block;
 };
+
+// The factor of the Hadamard rotation, 1 / sqrt(block), and half its block; without one both are 1.
+double hadamard_factor(const StepsOfRows &);
+std::int32_t half_block(const StepsOfRows &);
 
 // Elements of a type that kernels neither read nor write.
 ConstView not_read(DType, std::initializer_list<std::int64_t> extents);

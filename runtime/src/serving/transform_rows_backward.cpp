@@ -26,7 +26,8 @@ Status check(const ConstView &x, const ConstView &positions, const ConstView &gr
     }
     c.x = as_rows_of_heads(x), c.grad_out = as_rows_of_heads(grad_out), c.grad_x = as_rows_of_heads(grad_x);
     if (Status s = check_steps("", steps, c.x, c.steps); !s.ok()) return s;
-    if (Status s = check_positions("positions", positions, x.rank == 3 ? "(T)" : "(B, S)", c.x, c.steps); !s.ok()) return s;
+    if (Status s = check_positions("positions", positions, x.rank == 3 ? "(T)" : "(B, S)", c.x, false, c.steps); !s.ok())
+        return s;
     const DType sum = sum_type(x.dtype);
     if (grad_weight.given()) {
         const ConstView &weight = steps.norm_weight;

@@ -93,10 +93,12 @@ template<typename T> Lanewise of_integers(const Instruction &in) {
     return {};
 }
 
-// Sign operations of 16-bit floats: LLVM removes a sign before it widens a value; kernels compute nothing else in f16.
-Lanewise sign_of_f16(const std::string &op) {
-    if (op == "abs") return computes<u16, u16>([](u16 x) { return u16(x & 0x7fff); });
-    if (op == "neg") return computes<u16, u16>([](u16 x) { return u16(x ^ 0x8000); });
+// Instructions of 16-bit floats, before LLVM widens them: it removes signs, and asks whether two are equal.
+Lanewise of_f16(const Instruction &in) {
+    if (in.operation == "abs") return computes<u16, u16>([](u16 x) { return u16(x & 0x7fff); });
+    if (in.operation == "neg") return computes<u16, u16>([](u16 x) { return u16(x ^ 0x8000); });
+    if (in.operation == "setp" && in.parts[1] == "eq" && in.operands.size() == 3)
+        return computes<u8, u16, u16>([](u16 x, u16 y) { return u8(std::bit_cast<f16>(x) == std::bit_cast<f16>(y)); });
     return {};
 }
 
@@ -202,7 +204,7 @@ Lanewise lanewise(const Instruction &in) {
     Lanewise result;
     if (op == "cvta") return [](Registers &r, const Instruction &i, std::uint32_t mask) { move(r, i, mask, 8); };
     if (op == "cvt") return conversion(in);
-    if (in.type == "f16") return sign_of_f16(op);
+    if (in.type == "f16") return of_f16(in);
     with_type(in.type, [&]<typename T>(T) {
         if (op == "mov") {
             result = [](Registers &r, const Instruction &i, std::uint32_t mask) { move(r, i, mask, sizeof(T)); };
