@@ -155,7 +155,7 @@ TEST_CASE("device: rows without a place are not stored", "[device]") {
         }
 }
 
-TEST_CASE("device: more rows than a grid has blocks", "[device][no_opencl]") {
+TEST_CASE("device: more rows than a grid has blocks", "[device]") {
     if (!has_device()) return;
     attune::Context context;
     constexpr std::int64_t rows = 65535 + 200;
