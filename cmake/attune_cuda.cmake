@@ -12,7 +12,7 @@ endfunction()
 
 # Ops with variants for devices, and the program of each: lanes and warps need other forms than the CPU's.
 attune_add_op_device_program(sdpa_simt attention_generator backward_rows_stages generator_math)
-foreach(op sdpa sdpa_backward additive)
+foreach(op sdpa sdpa_int8 sdpa_int4 sdpa_backward additive)
   set(ATTUNE_DEVICE_PROGRAM_${op} sdpa_simt)
 endforeach()
 set(ATTUNE_DEVICE_PARAMETERS_sdpa_backward gradients=true)
@@ -27,7 +27,6 @@ attune_add_op_device_program(rows_simt rows_stages generator_math)
 foreach(op transform_rows quantise_rows)
   set(ATTUNE_DEVICE_PROGRAM_${op} rows_simt)
 endforeach()
-set(ATTUNE_DEVICE_PARAMETERS_quantise_rows quantised=true)
 attune_add_op_device_program(sink_gradient_simt backward_rows_stages attention_generator generator_math)
 set(ATTUNE_DEVICE_PROGRAM_sink_gradient sink_gradient_simt)
 

@@ -66,6 +66,15 @@ Arguments scales_of_rows() {
                  only_for("cache", {"int4"}, numbers({"key_blocks_of_group", "value_blocks_of_group"}, int32))});
 }
 
+// The same on a device, where a channel is found by bits of its number.
+Arguments scales_on_device() {
+    return join({only_for("cache", {"int8"}, buffers({"key_scale_f32", "value_scale_f32"}, 4)),
+                 only_for("cache", {"int8", "int4"}, buffers({"key_scale_f16", "value_scale_f16"}, 4)),
+                 only_for("cache", {"int8"}, numbers({"key_scale_is_f16", "value_scale_is_f16"}, boolean)),
+                 only_for("cache", {"int4"}, buffers({"key_minimum", "value_minimum"}, 4)),
+                 only_for("cache", {"int4"}, numbers({"key_group_bits", "value_group_bits"}, int32))});
+}
+
 ArgumentLists attention() {
     const std::vector<std::string> of_values = {"plain", "scored", "training"}, scored = {"scored", "training", "weights"};
     return {"sdpa",
@@ -134,8 +143,9 @@ ArgumentLists attention_on_device() {
                 numbers({"band_begin", "band_end", "offset", "length"}, int32),
                 numbers({"has_offsets", "has_lengths"}, boolean),
                 {buffer("offsets", 1), buffer("lengths", 2)},
-                only_for("cache", {"pages"},
+                only_for("cache", {"pages", "int8", "int4"},
                          join({{buffer("block_table", 2)}, numbers({"keys", "pages", "page_bits", "page_stride"}, int32)})),
+                scales_on_device(),
                 only_for("pair", {"additive"},
                          {number("has_pair_weight", boolean), buffer("pair_weight", 1), number("pair_bias", f32)}),
                 only_for("schedule", mma, numbers({"query_address", "key_address", "value_address"}, uint64)),
@@ -161,7 +171,7 @@ ArgumentLists attention_on_device() {
         {kinds,
          {"pair", {{"dot_product"}, {"additive"}}},
          {"schedule", {{"simt"}, {"split"}, {"mma"}, {"mma_split"}}},
-         {"cache", {{"dense"}, {"pages"}}},
+         {"cache", {{"dense"}, {"pages"}, {"int8"}, {"int4"}}},
          users,
          {"gradients", {{"false"}, {"true"}}},
          {"of_captures", {{"false"}, {"true"}}}},

@@ -7,6 +7,7 @@
 #include "generators/attention/equations/user_attention.h"
 #include "generators/math/bf16_bits.h"
 #include "generators/programs/dropout_inputs.h"
+#include "generators/programs/quantised_inputs.h"
 #include "lowering/lower.h"
 #include "lowering/require.h"
 #include "schedules/sdpa/mma_schedules.h"
@@ -28,7 +29,7 @@ std::map<std::string, Schedule> schedules() {
 }
 enum class Kind { plain, scored, training };  // training: scored, with dropout
 enum class Pair { dot_product, additive };
-enum class Cache { dense, pages };
+enum class Cache { dense, pages, int8, int4 };  // int8, int4: pages of quantised rows
 
 class SdpaSimt : public Halide::Generator<SdpaSimt> {
 public:
@@ -38,7 +39,10 @@ public:
     GeneratorParam<bool> gradients{"gradients", false};
     GeneratorParam<bool> of_captures{"of_captures", false};  // with gradients: that of a captured buffer, by simt
     GeneratorParam<Pair> pair{"pair", Pair::dot_product, {{"dot_product", Pair::dot_product}, {"additive", Pair::additive}}};
-    GeneratorParam<Cache> cache{"cache", Cache::dense, {{"dense", Cache::dense}, {"pages", Cache::pages}}};
+    GeneratorParam<Cache> cache{
+        "cache",
+        Cache::dense,
+        {{"dense", Cache::dense}, {"pages", Cache::pages}, {"int8", Cache::int8}, {"int4", Cache::int4}}};
     GeneratorParam<Type> dtype{"dtype", Float(32)};
     GeneratorParam<int> head_dim{"head_dim", 0, 0, 256};  // of query, key and value; 0: any sizes up to `channels`
     GeneratorParam<int> channels{"channels", 0, 0, 256};  // 0: head_dim
@@ -60,11 +64,15 @@ public:
     Input<Buffer<int32_t, 2>> lengths{"lengths"};
 
     void configure() {
-        query.set_type(held()), key.set_type(held()), value.set_type(held());
-        if (cache == Cache::pages) {
+        query.set_type(held());
+        for (auto *rows_of_keys : {&key, &value})
+            rows_of_keys->set_type(cache == Cache::int8 ? Int(8) : cache == Cache::int4 ? UInt(8) : held());
+        if (cache != Cache::dense) {
             block_table = add_input<Buffer<>>("block_table", Int(32), 2);
             for (auto &[name, number] : of_pages) number = add_input<int32_t>(name);
         }
+        if (cache == Cache::int8) quantised_inputs.add_int8_to(*this);
+        if (cache == Cache::int4) quantised_inputs.add_int4_to(*this);
         if (pair == Pair::additive) {
             has_pair_weight = add_input<bool>("has_pair_weight");
             pair_weight = add_input<Buffer<>>("pair_weight", Float(32), 1);  // (d), any stride
@@ -110,6 +118,8 @@ public:
         auto narrowed = [this](const Expr &x) { return attune::stored(held(), x); };
         user_inputs.connect();
         if (by_mma()) attune::require_mma(mma_shape());
+        attune::require(!is_quantised() || (head_dim == 0 && !by_mma() && !gradients),
+                        "quantised rows are for kernels of any head size, without tensor cores and gradients");
         if (gradients) {
             const Func grads = in_f32(*grad_out, "grad_out_f32");
             row_stages = attune::backward_rows_stages(
@@ -198,6 +208,7 @@ private:
                 *has_sinks = nullptr;
     Input<Buffer<>> *pair_weight = nullptr, *bias = nullptr, *slopes = nullptr, *mask = nullptr, *sinks = nullptr;
     attune::DropoutInputs<float> dropout_inputs;
+    attune::QuantisedInputs quantised_inputs;
     // Inputs of gradients.
     Input<Buffer<>> *forward_out = nullptr, *grad_out = nullptr, *lse = nullptr, *grad_lse = nullptr;
     Input<bool> *has_grad_lse = nullptr;
@@ -222,6 +233,7 @@ private:
     bool by_mma() const { return form().mma; }
     bool in_splits() const { return form().splits; }
     bool scored() const { return kind != Kind::plain; }
+    bool is_quantised() const { return cache == Cache::int8 || cache == Cache::int4; }
     Type held() const { return attune::held_type(dtype); }
     int most_channels() const { return channels == 0 ? head_dim : channels; }
     attune::SimtShape lanes() const { return {lane_rows, channel_lanes, attune::lanes_in_step, most_channels()}; }
@@ -274,10 +286,12 @@ private:
     static std::vector<Expr> indices(const Place &at) { return {at.begin(), at.end()}; }
 
     // Keys or values as f32.
-    Func rows_in_f32(const Func &from, const std::string &name) const {
+    template<typename In> Func rows_in_f32(const In &from, attune::QuantisedInputs::Of of, const std::string &name) const {
         Func f(name);
         const Var d("d"), j("j"), h("h"), b("b");
-        f(d, j, h, b) = attune::widened(from(indices(of_cache({d, j, h, b}))));
+        const Place at = of_cache({d, j, h, b});
+        f(d, j, h, b) =
+            is_quantised() ? quantised_inputs.number(of, from, at[0], at[1], at[2]) : attune::widened(from(indices(at)));
         return f;
     }
 
@@ -308,11 +322,12 @@ private:
         attune::SdpaInputs in;
         Var i("i"), b("b");
         in.query = in_f32(query, "query_f32");
-        in.key = rows_in_f32(key, "key_f32"), in.value = rows_in_f32(value, "value_f32");
+        in.key = rows_in_f32(key, attune::QuantisedInputs::Of::key, "key_f32");
+        in.value = rows_in_f32(value, attune::QuantisedInputs::Of::value, "value_f32");
         in.queries = query.dim(1).extent(), in.keys = block_table ? Expr(*of_pages[0].second) : key.dim(1).extent();
         in.query_heads = query.dim(2).extent(), in.key_heads = key.dim(2).extent();
         in.head_dim = head_dim == 0 ? query.dim(0).extent() : Expr(head_dim);
-        in.value_dim = head_dim == 0 ? value.dim(0).extent() : Expr(head_dim);
+        in.value_dim = head_dim == 0 ? value.dim(0).extent() * (cache == Cache::int4 ? 2 : 1) : Expr(head_dim);
         in.scale = cast<double>(scale);
         in.offset = Func("offset_of"), in.band_begin = Func("band_begin_of"), in.band_end = Func("band_end_of");
         in.lengths = Func("length_of");
@@ -369,6 +384,7 @@ private:
         };
         constrain(query), constrain(key), constrain(value);
         offsets.dim(0).set_min(0).set_stride(Expr());
+        quantised_inputs.constrain();
         if (block_table) block_table->dim(0).set_min(0).set_stride(Expr()), block_table->dim(1).set_min(0);
         for (int n = 0; n < 2; n++) lengths.dim(n).set_min(0);
         lengths.dim(0).set_stride(Expr());

@@ -3,6 +3,7 @@
 // rows in order. Rows that are not held are NaN, and entries of the table behind a sequence's pages are -1.
 #include "tests/cuda/device_variants.h"
 #include "tests/support/paged_case.h"
+#include "tests/support/quantised_case.h"
 #include "tests/support/sdpa_arrays.h"
 
 using namespace attune_test;
@@ -22,6 +23,18 @@ attune::Status run_there(attune::Context &context, PagedArrays<T> &a, const attu
                                    attune::ConstPages(on_device(ConstView(a.value.view()))), a.cu_seqlens_q(),
                                    on_device(a.block_table()), on_device(a.lens()), on_device(a.out.view()),
                                    there(a.with_tables(options)));
+}
+
+template<typename T>
+attune::Status run_there(attune::Context &context, QuantisedArrays<T> &a, const attune::PagedOptions &options) {
+    const auto placed = [](attune::ConstPages pages) {
+        for (ConstView *v : {&pages.rows, &pages.scale, &pages.minimum}) *v = on_device(*v);
+        return pages;
+    };
+    PagedArrays<T> &all = a.all;
+    return attune::paged_attention(context, on_device(all.query.view()), placed(a.key.view()), placed(a.value.view()),
+                                   all.cu_seqlens_q(), on_device(all.block_table()), on_device(all.lens()),
+                                   on_device(all.out.view()), there(all.with_tables(options)));
 }
 
 // Fault of out and lse of sequence s, empty if there is none.
@@ -90,6 +103,50 @@ TEST_CASE("device: pages, prompts and steps in one call", "[device]") {
             check<decltype(zero)>(context, c, options);
         }
     });
+}
+
+TEST_CASE("device: pages quantised to int8 and int4", "[device][no_opencl]") {
+    attune::Context context;
+    const Tables tables;
+    unsigned seed = 1;
+    for (const std::string_view op : {"sdpa_int8", "sdpa_int4"})
+        for_each_device_variant(op, {"scored"}, [&](const attune::VariantRecord &v, auto zero) {
+            using T = decltype(zero);
+            const auto channels = attune::parameter_of(v, "channels", 0);
+            const bool int4 = op == "sdpa_int4";
+            for (attune::PagedOptions options : tables.of(v.kind))
+                for (const Stored stored : {Stored::int8, Stored::int8_f16, Stored::int8_tensor, Stored::int8_channel}) {
+                    QuantisedCase c{.pages = {.queries = {1, 1, 0, 7, 21, 1}, .rows = {1, 300, 4, 40, 21, 129}}};
+                    constexpr std::int64_t pages[] = {16, 128, 1, 64};
+                    c.pages.page = pages[seed % 4], c.pages.heads_first = c.pages.page > 1 && seed % 2;
+                    c.pages.seed = seed++;
+                    c.pages.head_dim = channels, c.pages.value_dim = seed % 3 ? channels : int4 ? 22 : 21;
+                    // Keys and values may have scales of two forms.
+                    c.keys = c.values = int4 ? Stored::int4 : stored;
+                    if (!int4 && seed % 5 == 0) c.values = Stored::int8;
+                    c.group = seed % 3 == 0 ? -1 : seed % 3 == 1 ? 32 : 64;
+                    INFO(describe(c));
+                    QuantisedArrays<T> a(c);
+                    options.variant = v.name;
+                    REQUIRE(run_there(context, a, options).message() == "");
+                    CHECK(context.last_variant() == v.name);
+                    CHECK(a.defect(options) == "");
+                    if (int4 && stored == Stored::int8_f16) break;
+                }
+        });
+}
+
+TEST_CASE("device: quantised pages of sequences that hold no row", "[device][no_opencl]") {
+    if (!has_device()) return;
+    attune::Context context;
+    for (const Stored stored : {Stored::int8, Stored::int8_channel, Stored::int4}) {
+        QuantisedArrays<float> a(
+            {.pages = {.queries = {1, 1}, .rows = {1, 20}}, .keys = stored, .values = stored, .group = -1});
+        a.all.the.rows = {0, 0};
+        REQUIRE(run_there(context, a, {}).message() == "");
+        for (std::int64_t i = 0; i < 2; i++)
+            for (std::int64_t h = 0; h < a.all.the.query_heads; h++) CHECK(a.all.out(i, h, 0) == 0);
+    }
 }
 
 TEST_CASE("device: a sequence over pages has the bits of the call for it alone", "[device]") {
@@ -176,6 +233,11 @@ TEST_CASE("device: what is refused of pages, before anything is written", "[devi
     CHECK(option([&](O &o) { o.indptr = a.lens(); }) == "indptr: is not taken for pages on a device");
     CHECK(option([&](O &o) { o.tree_mask = a.lens(); }) == "tree_mask: is not taken for pages on a device");
     CHECK(option([&](O &o) { o.weight_sums = a.lse.view(); }) == "weight_sums: is not taken for pages on a device");
+    // Rows of int8 for keys alone.
+    Array<std::int8_t> bytes({a.pages, 16, a.the.key_heads, a.the.head_dim});
+    Array<float> scale({1});
+    CHECK(refused([&](O &, P &key, V &, V &, V &) { key = P(on_device(V(bytes.view())), on_device(V(scale.view()))); }) ==
+          "value_pages: has pages of f32, key_pages of i8; on a device both are quantised alike");
     PagedArrays<float> odd(PagedCase{.queries = {1}, .rows = {50}, .page = 48});
     CHECK(run_there(context, odd).message() == "key_pages: has pages of 48 rows; on a device they are a power of two");
     PagedArrays<double> wide(PagedCase{.queries = {1}, .rows = {20}});

@@ -122,6 +122,20 @@ TEST_CASE("ptx: lanes that part meet again", "[ptx]") {
     }
 }
 
+TEST_CASE("ptx: a load of a signed number fills its register with the sign", "[ptx]") {
+    const std::string load = "mul.wide.u32 %rd4, %r1, 4;\nadd.s64 %rd4, %rd1, %rd4;\n";
+    const std::string store = "cvt.u32.u16 %r3, %rs1;\nst.global.b32 [%rd3], %r3;\n";
+    Words in(32);
+    for (std::size_t n = 0; n < in.size(); n++) in[n] = std::uint32_t(n * 17);
+    const Words as_signed = run(load + "ld.global.s8 %rs1, [%rd4];\n" + store, in, 1);
+    const Words as_bits = run(load + "ld.global.b8 %rs1, [%rd4];\n" + store, in, 1);
+    for (std::size_t n = 0; n < in.size(); n++) {
+        const std::uint32_t byte = in[n] & 255;
+        CHECK(as_bits[n] == byte);
+        CHECK(as_signed[n] == (byte < 128 ? byte : byte | 0xff00));
+    }
+}
+
 TEST_CASE("ptx: a 16-bit float has a sign bit and is compared as a number", "[ptx]") {
     const std::string load = "mul.wide.u32 %rd4, %r1, 4;\nadd.s64 %rd4, %rd1, %rd4;\nld.global.b16 %rs1, [%rd4];\n";
     const std::string store = "cvt.u32.u16 %r3, %rs2;\nst.global.b32 [%rd3], %r3;\n";

@@ -42,8 +42,8 @@ struct RowSteps {
 //   x, out (T, H, D), positions (T)   or   x, out (B, H, S, D), positions (B, S)
 //
 // x and out are of one type, f32, f64, bf16 or f16, with any strides whose last is 1. Positions are i32, from 0, below the rows
-// of the tables; needed with RoPE. out may be the very view x; otherwise they must not overlap. On a device RoPE has tables, and
-// positions are not checked (docs/cuda.md).
+// of the tables; needed with RoPE. out may be the very view x; otherwise they must not overlap. On a device RoPE has tables,
+// and positions are not checked (docs/cuda.md).
 ATTUNE_API Status transform_rows(Context &, const ConstView &x, const ConstView &positions, const View &out,
                                  const RowSteps &) noexcept;
 

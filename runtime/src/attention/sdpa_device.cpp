@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attention of tensors on a device: checks that need no elements, choice, and arguments of the kernel.
+// Attention of tensors on a device: checks that need no elements, choice, and the kernel.
 #include "attention/dropout_threshold.h"
 #include "attention/sdpa_device_call.h"
 #include "dispatch/variant_table.h"
@@ -96,10 +96,6 @@ bool is_aligned(const ConstView &v) {
 
 namespace {
 int channels_of(const VariantRecord &v) { return parameter_of(v, "channels", v.head_dim); }
-bool cuts_keys(const VariantRecord &v) { return v.schedule_id == Schedule::split || v.schedule_id == Schedule::mma_split; }
-bool multiplies_matrices(const VariantRecord &v) {
-    return v.schedule_id == Schedule::mma || v.schedule_id == Schedule::mma_split;
-}
 }  // namespace
 
 bool fits_on_device(const VariantRecord &v, const SdpaCall &c) {
@@ -107,7 +103,7 @@ bool fits_on_device(const VariantRecord &v, const SdpaCall &c) {
     // Plain kernels of the library scale differences of scores, by a factor above 0, and multiply queries without scaling them
     // first; those of a user's attention scale scores.
     const bool scales_differences = p.score == Score::dot_product && !c.user;
-    if ((v.kind_id == Kind::training) != p.dropout || (c.device_pages && !v.pages_kernel)) return false;
+    if ((v.kind_id == Kind::training) != p.dropout || (c.device_pages && !reads_in_place(c, v))) return false;
     if (v.kind_id == Kind::plain && (p.scored || (scales_differences && !(c.scale > 0)))) return false;
     if (v.head_dim == 0) return std::max(p.head_dim, p.value_dim) <= channels_of(v);
     return v.head_dim == p.head_dim && v.head_dim == p.value_dim && is_aligned(c.query) && is_aligned(c.key) &&
@@ -122,99 +118,6 @@ bool better_on_device(const VariantRecord &a, const VariantRecord &b, bool in_sp
     if ((a.head_dim == 0) != (b.head_dim == 0)) return b.head_dim == 0;
     if (multiplies_matrices(a) != multiplies_matrices(b)) return multiplies_matrices(a);
     return a.kind_id == Kind::plain && b.kind_id != Kind::plain;
-}
-
-DeviceAttentionForm form_on_device(const SdpaCall &c, const VariantRecord &variant) {
-    using Form = DeviceAttentionForm;
-    Form form{Form::Kind::plain, Form::Pair::dot_product, Form::Schedule::simt, Form::Cache::dense, Form::User::none};
-    if (c.user) form.user = c.user->attention->has_mask ? Form::User::masked : Form::User::unmasked;
-    if (variant.kind_id == Kind::scored) form.kind = Form::Kind::scored;
-    if (variant.kind_id == Kind::training) form.kind = Form::Kind::training;
-    if (c.device_pages) form.cache = Form::Cache::pages;
-    if (c.op.id == OpId::additive) form.pair = Form::Pair::additive;
-    if (multiplies_matrices(variant))
-        form.schedule = cuts_keys(variant) ? Form::Schedule::mma_split : Form::Schedule::mma;
-    else if (cuts_keys(variant))
-        form.schedule = Form::Schedule::split;
-    return form;
-}
-
-DeviceAttentionArguments attention_inputs(DeviceCall &call, const SdpaCall &c, const DeviceBands &bands,
-                                          const DeviceAttentionForm &form, const CaptureList &captures) {
-    const SdpaProblem &p = c.sizes;
-    const ConstView &memory = p.queries ? c.query : c.key;
-    auto instead = [&](DType type, std::initializer_list<std::int64_t> extents) { return stand_in(memory, type, extents); };
-    auto row_instead = [&](std::int64_t heads, std::int64_t channels) {
-        ConstView row = instead(p.dtype, {p.batch, heads, 1, channels});
-        row.stride[3] = 1;
-        return row;
-    };
-    auto table = [&](const ConstView &v, DType type) {
-        ConstView t = given_or(v, instead(type, {p.batch, p.query_heads, p.queries, p.keys}));
-        t.extent[3] = p.keys;
-        return t;
-    };
-    const bool none = p.queries == 0 || p.keys == 0;
-    DeviceBands b = bands;
-    if (none) b.length = 0, b.lengths = {};
-    ConstView offsets = given_or(b.offsets, instead(DType::i32, {p.batch, 1}));
-    offsets.rank = 1;
-    const ConstView query = p.queries ? c.query : row_instead(p.query_heads, p.head_dim);
-    const ConstView key = p.keys ? c.key : row_instead(p.key_heads, p.head_dim);
-    const ConstView value = p.keys ? c.value : row_instead(p.key_heads, p.value_dim);
-    // Buffers that the kernel has not are null.
-    const bool scored = form.kind != DeviceAttentionForm::Kind::plain,
-               additive = form.pair == DeviceAttentionForm::Pair::additive;
-    auto only_if = [&](bool wanted, const ConstView &v) -> halide_buffer_t * { return wanted ? call.buffer(v) : nullptr; };
-    auto address = [](const ConstView &v) { return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(v.data)); };
-    // Without rows the stand-ins are one page of one row.
-    const bool paged = form.cache == DeviceAttentionForm::Cache::pages;
-    const double dropped = p.dropout ? c.dropout.probability : 0;
-    const DevicePages in_pages = paged && !none ? *c.device_pages : DevicePages{{}, 1, 0, 1};
-    const ConstView lengths = given_or(b.lengths, instead(DType::i32, {p.batch, std::max<std::int64_t>(p.queries, 1)}));
-    return {.query = call.buffer(query),
-            .key = call.buffer(key),
-            .value = call.buffer(value),
-            .scale = static_cast<float>(c.scale),
-            .band_begin = b.begin,
-            .band_end = b.end,
-            .offset = b.offset,
-            .length = b.length,
-            .has_offsets = b.offsets.given(),
-            .has_lengths = b.lengths.given(),
-            .offsets = call.buffer(offsets),
-            .lengths = call.buffer(lengths),
-            .block_table = only_if(paged, given_or(in_pages.block_table, instead(DType::i32, {p.batch, 1}))),
-            .keys = none ? 1 : static_cast<std::int32_t>(p.keys),
-            .pages = in_pages.pages,
-            .page_bits = in_pages.bits,
-            .page_stride = in_pages.stride,
-            .has_pair_weight = c.pair_weight.given(),
-            .pair_weight = only_if(additive, given_or(c.pair_weight, instead(DType::f32, {p.head_dim}))),
-            .pair_bias = static_cast<float>(c.pair_bias),
-            // Addresses for kernels that copy rows with cp.async.
-            .query_address = address(query),
-            .key_address = address(key),
-            .value_address = address(value),
-            .softcap = static_cast<float>(c.softcap),
-            .has_bias = c.bias.given(),
-            .bias = only_if(scored, table(c.bias, p.dtype)),
-            .has_alibi = c.slopes.given(),
-            .slopes = only_if(scored, given_or(c.slopes, instead(DType::f32, {p.batch, p.query_heads}))),
-            .has_mask = c.mask.given(),
-            .mask = only_if(scored, table(c.mask, DType::boolean)),
-            .has_sinks = c.sinks.given(),
-            .sinks = only_if(scored, given_or(c.sinks, instead(DType::f32, {p.query_heads}))),
-            .seed_low = static_cast<std::uint32_t>(c.dropout.seed),
-            .seed_high = static_cast<std::uint32_t>(c.dropout.seed >> 32),
-            .dropout_offset = c.dropout.offset,
-            .first_query = c.dropout.first_query,
-            .first_key = c.dropout.first_key,
-            .first_head = c.first_head,
-            .counted_heads = counted_heads(c.dropout, p.query_heads),
-            .threshold = static_cast<std::uint32_t>(dropout_threshold(dropped)),
-            .keep_scale = static_cast<float>(1 / (1 - dropped)),
-            .captures = captures};
 }
 
 namespace {
@@ -242,7 +145,7 @@ Status check_splits(const SdpaProblem &p, const VariantRecord &variant) {
 Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecord &variant, const DeviceBands &bands) {
     const SdpaProblem &p = c.sizes;
     DeviceCall call(variant);
-    if (c.device_pages) call.kernel = variant.pages_kernel;
+    if (c.device_pages && !is_quantised(c)) call.kernel = variant.pages_kernel;
     const DeviceAttentionForm form = form_on_device(c, variant);
     const DeviceCaptures captures(call, c);
     const DeviceAttentionArguments inputs = attention_inputs(call, c, bands, form, captures.list());

@@ -23,6 +23,13 @@ Status find_device_bands(const Band &, const SdpaProblem &, DeviceBands &);
 Status check_device_options(const SdpaOptions &, DType);
 SdpaOptions checked_on_host(const SdpaOptions &);
 
+// Whether a kernel cuts keys in splits; whether it multiplies matrices on tensor cores.
+inline bool cuts_keys(const VariantRecord &v) {
+    return v.schedule_id == Schedule::split || v.schedule_id == Schedule::mma_split;
+}
+inline bool multiplies_matrices(const VariantRecord &v) {
+    return v.schedule_id == Schedule::mma || v.schedule_id == Schedule::mma_split;
+}
 // Whether rows begin at multiples of 16 bytes.
 bool is_aligned(const ConstView &);
 // Whether a variant fits the sizes and alignment of the call; whether the first of two that fit is the better one, where keys

@@ -31,11 +31,12 @@ struct PagedCall : PackedCall {
     std::int64_t batch() const { return query_ends.extent[0] - 1; }
 };
 
-// Checks the pools, and gives them as rows.
-Status check_pools(const ConstView &query, const ConstPages &keys, const ConstPages &values, const View &out, PagedCall &);
+// Checks the pools, and gives them as rows. On a device scales are not read.
+Status check_pools(const ConstView &query, const ConstPages &keys, const ConstPages &values, const View &out, bool on_device,
+                   PagedCall &);
 // Checks all but what lens and tables hold, and the tables' shapes; and shapes: of lens, and of a table.
 Status check_paged_arrays(Context::State &, const ConstView &query, const ConstPages &keys, const ConstPages &values,
-                          const View &out, const PagedOptions &, PagedCall &);
+                          const View &out, const PagedOptions &, bool on_device, PagedCall &);
 Status check_lens(const PagedCall &);
 Status check_table(std::string_view name, const ConstView &table, std::int64_t rows);
 // Checks everything, lists the sequences, and writes their shifts.

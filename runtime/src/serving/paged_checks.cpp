@@ -238,10 +238,10 @@ Status check_table(std::string_view name, const ConstView &table, std::int64_t r
 }
 
 Status check_paged_arrays(Context::State &context, const ConstView &query, const ConstPages &keys, const ConstPages &values,
-                          const View &out, const PagedOptions &o, PagedCall &p) {
+                          const View &out, const PagedOptions &o, bool on_device, PagedCall &p) {
     if (Status s = check_packed("query", query); !s.ok()) return s;
     if (Status s = check_packed("out", out); !s.ok()) return s;
-    if (Status s = check_pools(query, keys, values, out, p); !s.ok()) return s;
+    if (Status s = check_pools(query, keys, values, out, on_device, p); !s.ok()) return s;
     if (Status s = check_widths(query, out, p.keys, p.values); !s.ok()) return s;
     if (Status s = check_ends("cu_seqlens_q", p.query_ends, "query", query.extent[0]); !s.ok()) return s;
     SdpaOptions of_entry{.scale = o.scale, .softcap = o.softcap, .alibi = o.alibi, .alibi_slopes = o.alibi_slopes};
@@ -255,7 +255,7 @@ Status check_paged_arrays(Context::State &context, const ConstView &query, const
     if (Status s = check_attention(as_entry(query), k, v, as_entry(out), of_entry, more, p.rows); !s.ok()) return s;
     p.rows.key = p.keys.rows, p.rows.value = p.values.rows;
     p.rows.key_scales = p.keys.scales, p.rows.value_scales = p.values.scales;
-    if (is_quantised(p.rows)) {
+    if (is_quantised(p.rows) && !on_device) {
         if (Status s = check_dequantise(context, query.dtype); !s.ok()) return s;
         p.rows.dequantise = dequantise_rows;
     }
@@ -266,7 +266,7 @@ Status check_paged_arrays(Context::State &context, const ConstView &query, const
 
 Status check_paged(Context::State &context, const ConstView &query, const ConstPages &keys, const ConstPages &values,
                    const View &out, const PagedOptions &o, PagedCall &p) {
-    if (Status s = check_paged_arrays(context, query, keys, values, out, o, p); !s.ok()) return s;
+    if (Status s = check_paged_arrays(context, query, keys, values, out, o, false, p); !s.ok()) return s;
     const std::int64_t batch = p.batch();
     if (Status s = check_lens(p); !s.ok()) return s;
     for (std::int64_t n = 0; n < batch; n++)

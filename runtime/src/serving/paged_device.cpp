@@ -4,6 +4,7 @@
 // captured and replayed while sequences grow; the work of the kernels that are queued follows the width of the table.
 #include "attention/sdpa_device_call.h"
 #include "serving/paged_call.h"
+#include "serving/quantised_rows.h"
 #include <bit>
 #include <vector>
 
@@ -19,8 +20,10 @@ Status check_options(const PagedOptions &o, const ConstPages &keys, const ConstP
                                                        {"weight_sums", o.weight_sums.given()}};
     for (const auto &[name, is_given] : given)
         if (is_given) return unsupported(name, "is not taken for pages on a device");
-    for (const auto &[name, pages] : {std::pair("key_pages", &keys), {"value_pages", &values}})
-        if (is_quantised(pages->rows)) return unsupported(name, "quantised pages are not read on a device");
+    const bool quantised = is_quantised(keys.rows) || is_quantised(values.rows);
+    if (quantised && keys.rows.dtype != values.rows.dtype)
+        return unsupported("value_pages", std::string("has pages of ") + name_of(values.rows.dtype) + ", key_pages of " +
+                                              name_of(keys.rows.dtype) + "; on a device both are quantised alike");
     SdpaOptions shared;
     shared.alibi = o.alibi, shared.alibi_slopes = o.alibi_slopes, shared.invariant = o.invariant;
     return check_device_options(shared, type);
@@ -29,7 +32,11 @@ Status check_options(const PagedOptions &o, const ConstPages &keys, const ConstP
 Status check_all_places(const ConstView &query, const ConstPages &keys, const ConstPages &values, const View &out,
                         const PagedOptions &o, const PagedCall &p) {
     const NamedView all[] = {{"key_pages", keys.rows},
+                             {"key_pages.scale", keys.scale},
+                             {"key_pages.minimum", keys.minimum},
                              {"value_pages", values.rows},
+                             {"value_pages.scale", values.scale},
+                             {"value_pages.minimum", values.minimum},
                              {"block_table", p.block_table},
                              {"lens", p.lens},
                              {"query", query},
@@ -75,6 +82,7 @@ SdpaCall call_of(const PagedCall &p, const Run &run) {
     call.query = entries_of(call.query, run), call.out = entries_of(call.out, run), call.lse = entries_of(call.lse, run);
     if (call.slopes.given()) call.slopes.extent[0] = run.end - run.begin, call.slopes.stride[0] = 0;
     call.device_pages = &run.pages;
+    if (is_quantised(call)) call.op = op_of_type(call.key.dtype);
     call.sizes.batch = run.end - run.begin, call.sizes.queries = run.queries;
     call.sizes.keys = p.keys.pages == 0 ? 0 : p.block_table.extent[1] * p.keys.page;
     return call;
@@ -95,8 +103,14 @@ Status prepare(const Context::State &state, const PagedCall &p, const PagedOptio
     run.pages = {part_of(p.block_table, 0, run.begin, run.end - run.begin), static_cast<std::int32_t>(p.keys.pages),
                  std::countr_zero(static_cast<std::uint64_t>(p.keys.page)), static_cast<std::int32_t>(p.keys.of_page)};
     const SdpaCall call = call_of(p, run);
-    const NamedView views[] = {{"query", call.query},          {"key_pages", call.key}, {"value_pages", call.value},
-                               {"block_table", p.block_table}, {"out", call.out},       {"lse", call.lse}};
+    const NamedView views[] = {{"query", call.query},
+                               {"key_pages", call.key},
+                               {"value_pages", call.value},
+                               {"block_table", p.block_table},
+                               {"out", call.out},
+                               {"lse", call.lse},
+                               {"key_pages.scale", call.key_scales.scale},
+                               {"value_pages.scale", call.value_scales.scale}};
     if (Status s = check_32_bit_places(views, kernels_for_a_device); !s.ok()) return s;
     if (Status s = find_bands(p, o, call.sizes, run); !s.ok()) return s;
     return choose_attention_on_device(state, call, o.variant, run.choice);
@@ -111,7 +125,7 @@ Status paged_on_device(Context &caller, const ConstView &query, const ConstPages
     if (Status s = check_all_places(query, keys, values, out, o, p); !s.ok()) return s;
     if (Status s = check_options(o, keys, values, query.dtype); !s.ok()) return s;
     p.block_table = as_host(p.block_table), p.lens = as_host(p.lens);
-    if (Status s = check_paged_arrays(state, as_host(query), as_host(keys), as_host(values), as_host(out), as_host(o), p);
+    if (Status s = check_paged_arrays(state, as_host(query), as_host(keys), as_host(values), as_host(out), as_host(o), true, p);
         !s.ok())
         return s;
     if (Status s = check_lens(p); !s.ok()) return s;

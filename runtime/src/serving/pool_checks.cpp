@@ -52,13 +52,13 @@ Status check_scales_of_pages(const std::string &name, const View &v, const Paged
 
 // Keys of `channels`, or values, numbers or quantised.
 Status check_pages(const std::string &name, const ConstPages &pages, DType type, std::string_view of_channels,
-                   std::int64_t channels, PagedRows &of) {
+                   std::int64_t channels, bool on_device, PagedRows &of) {
     if (!is_quantised(pages.rows)) return check_numbers(name, pages, type, of);
     const std::int64_t heads = pages.rows.rank == 4 ? pages.rows.extent[2] : 0;
     const ConstView numbers = typed_view(pages.rows.data, type, {1, heads, 0, channels}, {0, 0, 0, 1});
     const Pages as_written{writable(pages.rows), writable(pages.scale), writable(pages.minimum)};
     PagesToWrite checked;
-    if (Status s = check_pages_to_write(name, as_written, of_channels, numbers, false, checked); !s.ok()) return s;
+    if (Status s = check_pages_to_write(name, as_written, of_channels, numbers, on_device, checked); !s.ok()) return s;
     if (Status s = check_rows_of_pages(name + ".rows", pages.rows, of); !s.ok()) return s;
     of.channels = channels;
     of.scales.static_scale = checked.out.static_scale, of.scales.group = checked.out.group;
@@ -68,10 +68,11 @@ Status check_pages(const std::string &name, const ConstPages &pages, DType type,
 
 }  // namespace
 
-Status check_pools(const ConstView &query, const ConstPages &keys, const ConstPages &values, const View &out, PagedCall &p) {
+Status check_pools(const ConstView &query, const ConstPages &keys, const ConstPages &values, const View &out, bool on_device,
+                   PagedCall &p) {
     const DType type = query.dtype;
-    if (Status s = check_pages("key_pages", keys, type, "query", query.extent[2], p.keys); !s.ok()) return s;
-    if (Status s = check_pages("value_pages", values, type, "out", out.extent[2], p.values); !s.ok()) return s;
+    if (Status s = check_pages("key_pages", keys, type, "query", query.extent[2], on_device, p.keys); !s.ok()) return s;
+    if (Status s = check_pages("value_pages", values, type, "out", out.extent[2], on_device, p.values); !s.ok()) return s;
     const ExtentMatch matches[] = {
         {"value_pages", "number of pages", p.values.pages, "key_pages", p.keys.pages},
         {"value_pages", "rows of a page", p.values.page, "key_pages", p.keys.page},

@@ -147,9 +147,11 @@ private:
     }
 
     void move_memory(const Instruction &in, std::uint32_t mask) {
+        // A signed number fills the register with its sign.
+        const bool is_signed = in.type[0] == 's';
         switch (in.bytes) {
-        case 1: return move_elements<std::uint8_t>(in, mask);
-        case 2: return move_elements<std::uint16_t>(in, mask);
+        case 1: return is_signed ? move_elements<std::int8_t>(in, mask) : move_elements<std::uint8_t>(in, mask);
+        case 2: return is_signed ? move_elements<std::int16_t>(in, mask) : move_elements<std::uint16_t>(in, mask);
         case 4: return move_elements<std::uint32_t>(in, mask);
         case 8: return move_elements<std::uint64_t>(in, mask);
         default: fail(in, "not known here");
