@@ -12,10 +12,12 @@ endfunction()
 
 # Ops with variants for devices, and the program of each: lanes and warps need other forms than the CPU's.
 attune_add_op_device_program(sdpa_simt attention_generator backward_rows_stages generator_math)
-foreach(op sdpa sdpa_int8 sdpa_int4 sdpa_backward additive)
+foreach(op sdpa sdpa_int8 sdpa_int4 sdpa_backward capture_gradient additive)
   set(ATTUNE_DEVICE_PROGRAM_${op} sdpa_simt)
 endforeach()
-set(ATTUNE_DEVICE_PARAMETERS_sdpa_backward gradients=true)
+foreach(op sdpa_backward capture_gradient)
+  set(ATTUNE_DEVICE_PARAMETERS_${op} gradients=true)
+endforeach()
 attune_add_op_device_program(masked_softmax_simt generator_math)
 set(ATTUNE_DEVICE_PROGRAM_masked_softmax masked_softmax_simt)
 

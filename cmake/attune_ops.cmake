@@ -49,10 +49,13 @@ set(attune_part_sdpa_backward_generator generators/programs/sdpa_backward_forms.
 set(attune_part_sdpa_simt_generator generators/attention/gpu/simt_stages.cpp generators/attention/gpu/mma_fragments.cpp
   generators/attention/gpu/mma_stages.cpp generators/attention/gpu/online_softmax.cpp
   generators/attention/gpu/gradient_pairs.cpp generators/attention/gpu/simt_gradient_stages.cpp
-  generators/attention/gpu/mma_gradient_stages.cpp generators/attention/gpu/capture_gradient_stages.cpp
+  generators/attention/gpu/mma_gradient_stages.cpp generators/attention/gpu/lane_pairs.cpp
+  generators/attention/gpu/capture_gradient_stages.cpp generators/attention/gpu/table_gradient_stages.cpp
+  generators/attention/gpu/weights_simt_stages.cpp
   generators/programs/sdpa_simt_generator.cpp
   schedules/sdpa/simt_instructions.cpp schedules/sdpa/mma_instructions.cpp schedules/sdpa/cuda_simt.cpp
-  schedules/sdpa/cuda_gradient.cpp schedules/sdpa/cuda_capture_gradient.cpp schedules/sdpa/mma_block.cpp
+  schedules/sdpa/cuda_gradient.cpp schedules/sdpa/cuda_capture_gradient.cpp schedules/sdpa/cuda_table_gradient.cpp
+  schedules/sdpa/cuda_weights.cpp schedules/sdpa/mma_block.cpp
   schedules/sdpa/cuda_mma.cpp schedules/sdpa/cuda_mma_gradient.cpp)
 set(attune_part_masked_softmax_simt_generator generators/masked_softmax/masked_softmax_simt_stages.cpp
   generators/programs/masked_softmax_simt_generator.cpp schedules/masked_softmax/simt_instructions.cpp

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Main of the programs that make kernels for GPUs: an object whose image for CUDA is PTX or, where ptxas and fatbinary are
-// given, a fat binary of code for compute capability 8.0 and 9.0 and the PTX, so that nothing is compiled at the first call.
+// given, a fat binary of code for compute capability 8.0, 8.9 and 9.0 and the PTX, so that nothing is compiled at the first
+// call.
 //
 // <program> -g GENERATOR -f NAME -o FOLDER [--cuda-tools FOLDER] [--instruction TEXT] target=TARGET [registers=N]
 // [parameter=value...] writes FOLDER/NAME.o and, for CUDA, FOLDER/NAME.ptx, whose first line has the shared memory of a block.
@@ -111,7 +112,7 @@ void check(const std::string &ptx, const std::string &instruction) {
 
 std::string fat_binary(const std::string &ptx, const std::string &file, const std::string &tools) {
     std::string images;
-    for (const std::string capability : {"80", "90"}) {
+    for (const std::string capability : {"80", "89", "90"}) {
         const std::string cubin = file + ".sm_" + capability + ".cubin";
         run(tools + "/ptxas -arch=sm_" + capability + " " + ptx + " -o " + cubin);
         images += " --image3=kind=elf,sm=" + capability + ",file=" + cubin;

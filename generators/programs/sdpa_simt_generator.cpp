@@ -7,11 +7,11 @@
 #include "generators/attention/equations/user_attention.h"
 #include "generators/math/bf16_bits.h"
 #include "generators/programs/dropout_inputs.h"
+#include "generators/programs/pair_outputs.h"
 #include "generators/programs/quantised_inputs.h"
 #include "lowering/lower.h"
 #include "lowering/require.h"
 #include "schedules/sdpa/mma_schedules.h"
-#include "schedules/sdpa/simt_schedules.h"
 
 namespace {
 using namespace Halide;
@@ -27,7 +27,7 @@ std::map<std::string, Schedule> schedules() {
     for (const Form &form : forms) names.emplace(form.schedule, Schedule(int(names.size())));
     return names;
 }
-enum class Kind { plain, scored, training };  // training: scored, with dropout
+enum class Kind { plain, scored, training, weights };  // training: scored, with dropout; weights: of scored ones, alone
 enum class Pair { dot_product, additive };
 enum class Cache { dense, pages, int8, int4 };  // int8, int4: pages of quantised rows
 
@@ -35,9 +35,12 @@ class SdpaSimt : public Halide::Generator<SdpaSimt> {
 public:
     GeneratorParam<Schedule> schedule_name{"schedule", Schedule(0), schedules()};
     GeneratorParam<Kind> kind{
-        "kind", Kind::plain, {{"plain", Kind::plain}, {"scored", Kind::scored}, {"training", Kind::training}}};
+        "kind",
+        Kind::plain,
+        {{"plain", Kind::plain}, {"scored", Kind::scored}, {"training", Kind::training}, {"weights", Kind::weights}}};
     GeneratorParam<bool> gradients{"gradients", false};
-    GeneratorParam<bool> of_captures{"of_captures", false};  // with gradients: that of a captured buffer, by simt
+    GeneratorParam<bool> of_captures{"of_captures", false};  // with gradients: that of a user's captured buffer, by simt
+    GeneratorParam<bool> captures{"captures", false};        // with gradients: those of bias and slopes, by simt
     GeneratorParam<Pair> pair{"pair", Pair::dot_product, {{"dot_product", Pair::dot_product}, {"additive", Pair::additive}}};
     GeneratorParam<Cache> cache{
         "cache",
@@ -69,7 +72,7 @@ public:
             rows_of_keys->set_type(cache == Cache::int8 ? Int(8) : cache == Cache::int4 ? UInt(8) : held());
         if (cache != Cache::dense) {
             block_table = add_input<Buffer<>>("block_table", Int(32), 2);
-            for (auto &[name, number] : of_pages) number = add_input<int32_t>(name);
+            of_pages.add_to(*this, {"keys", "pages", "page_bits", "page_stride"});
         }
         if (cache == Cache::int8) quantised_inputs.add_int8_to(*this);
         if (cache == Cache::int4) quantised_inputs.add_int4_to(*this);
@@ -96,16 +99,19 @@ public:
             lse = add_input<Buffer<>>("lse", Float(32), 3);
             has_grad_lse = add_input<bool>("has_grad_lse"), grad_lse = add_input<Buffer<>>("grad_lse", Float(32), 3);
             if (by_mma()) grad_out_address = add_input<uint64_t>("grad_out_address");
-            if (of_captures)
-                for (auto &[name, number] : of_copies) number = add_input<int32_t>(name);
+            if (of_captures) captured_gradient.configure_inputs(*this);
+            if (captures) table_gradients.configure_inputs(*this);
             rows = add_output<Func>("rows", {Float(32), Float(32)}, 3);
-            if (of_captures) {
-                sums = add_output<Func>("sums", Float(64), 2), of_capture = add_output<Func>("grad_capture", Float(32), 4);
-                return;
-            }
+            if (of_captures) captured_gradient.configure_outputs(*this);
+            if (captures) table_gradients.configure_outputs(*this, held());
+            if (of_captures || captures) return;
             for (const auto &[name, gradient] :
                  {std::pair("grad_query", &of_query), {"grad_key", &of_key}, {"grad_value", &of_value}})
                 *gradient = add_output<Func>(name, held(), 4);
+            return;
+        }
+        if (kind == Kind::weights) {
+            weights_output.configure(*this, held());
             return;
         }
         // lse is the second value of out: the runtime gives it stride 0 along d.
@@ -131,8 +137,13 @@ public:
             const std::vector<Expr> of_row(at.begin(), at.end());
             row_lse(at) = row_stages.out(of_row)[0], row_delta(at) = row_stages.out(of_row)[1];
             const attune::GradientInputs in{inputs(), grads, row_lse, row_delta};
-            if (of_captures) {
-                generate_capture_gradient(in);
+            if (of_captures || captures) {
+                attune::require(!by_mma() && !in_splits(), "gradients of tables are for schedule simt");
+                const attune::SimtInstructions does = attune::simt_instructions(target);
+                if (captures)
+                    table_gradients.generate(in, does, query.dim(3).extent(), score(), narrowed);
+                else
+                    captured_gradient.generate(in, does, query.dim(3).extent(), score(), user_inputs.buffers());
                 return;
             }
             for (const auto &[of, out] : {std::pair(attune::GradientOf::query, of_query),
@@ -148,6 +159,11 @@ public:
                     *out = simt_gradients.back().out;
                 }
             }
+            return;
+        }
+        if (kind == Kind::weights) {
+            attune::require(!by_mma() && !in_splits(), "weights are for schedule simt");
+            weights_output.generate(inputs(), attune::simt_instructions(target), score(), narrowed);
             return;
         }
         if (by_mma()) {
@@ -173,9 +189,12 @@ public:
         constrain_layout();
         if (gradients) {
             attune::schedule_device_rows(row_stages, *rows, together());
-            if (of_captures) attune::schedule_capture_gradient(capture_gradient);
+            if (of_captures) captured_gradient.schedule();
+            if (captures) table_gradients.schedule();
             for (attune::SimtGradient &g : simt_gradients) attune::schedule_simt_gradient(g, simt_parameters());
             for (attune::MmaGradient &g : mma_gradients) attune::schedule_mma_gradient(g, mma_shape());
+        } else if (kind == Kind::weights) {
+            weights_output.schedule();
         } else if (by_mma()) {
             if (in_splits())
                 attune::schedule_split_mma(mma, *out, *state, mma_shape(), split_keys);
@@ -190,7 +209,8 @@ public:
         // capture has a gradient, a kernel of captures has no such loop.
         const attune::UserAttention *user = attune::user_attention();
         const bool bounded_splits = scored() && !(user && user->mask);
-        const bool trims = of_captures ? capture_gradient.has_reads : by_mma() || !in_splits() || bounded_splits;
+        const bool of_pairs = by_mma() || !in_splits() || bounded_splits;
+        const bool trims = of_captures ? captured_gradient.has_reads() : !captures && kind != Kind::weights && of_pairs;
         attune::lower(get_pipeline(), {.trim_gpu_loops = trims, .thread_local_registers = by_mma(), .async_copies = by_mma()},
                       target);
     }
@@ -201,8 +221,7 @@ private:
     // Inputs of rows in pages: page block_table(n, b) holds keys [n, n + 1) * 2^page_bits of batch entry b, and begins
     // page_stride rows behind the page before it.
     Input<Buffer<>> *block_table = nullptr;
-    std::array<std::pair<const char *, Input<int32_t> *>, 4> of_pages{
-        {{"keys", nullptr}, {"pages", nullptr}, {"page_bits", nullptr}, {"page_stride", nullptr}}};
+    attune::NumberInputs<4> of_pages;
     Input<float> *softcap = nullptr, *pair_bias = nullptr;
     Input<bool> *has_pair_weight = nullptr, *has_bias = nullptr, *has_alibi = nullptr, *has_mask = nullptr,
                 *has_sinks = nullptr;
@@ -212,19 +231,13 @@ private:
     // Inputs of gradients.
     Input<Buffer<>> *forward_out = nullptr, *grad_out = nullptr, *lse = nullptr, *grad_lse = nullptr;
     Input<bool> *has_grad_lse = nullptr;
-    // Inputs of the gradient of a captured buffer: its number, and the copies, elements and extents of its gradient.
-    std::array<std::pair<const char *, Input<int32_t> *>, 6> of_copies{{{"which", nullptr},
-                                                                        {"copies", nullptr},
-                                                                        {"elements", nullptr},
-                                                                        {"extent_x", nullptr},
-                                                                        {"extent_y", nullptr},
-                                                                        {"extent_z", nullptr}}};
-    Output<Func> *sums = nullptr, *of_capture = nullptr;
     Output<Func> *out = nullptr, *state = nullptr, *rows = nullptr, *of_query = nullptr, *of_key = nullptr, *of_value = nullptr;
     attune::SimtStages stages;
     std::vector<attune::SimtGradient> simt_gradients;
     std::vector<attune::MmaGradient> mma_gradients;
-    attune::CaptureGradientStages capture_gradient;
+    attune::CapturedGradient captured_gradient;
+    attune::TableGradients table_gradients;
+    attune::WeightsOutput weights_output;
     attune::BackwardRowsStages row_stages;
     attune::MmaStages mma;
     attune::UserInputs user_inputs;
@@ -247,21 +260,6 @@ private:
     // Elements in 16 bytes, the widest load.
     int together() const { return head_dim == 0 ? 1 : 16 / held().bytes(); }
 
-    void generate_capture_gradient(const attune::GradientInputs &in) {
-        attune::require(!by_mma() && !in_splits(), "gradients of captures are for schedule simt");
-        const auto number = [this](std::size_t n) { return Expr(*of_copies[n].second); };
-        capture_gradient = attune::capture_gradient_stages({in,
-                                                            attune::simt_instructions(target).exp2,
-                                                            user_inputs.buffers(),
-                                                            number(0),
-                                                            query.dim(3).extent(),
-                                                            number(1),
-                                                            number(2),
-                                                            {number(3), number(4), number(5)}},
-                                                           score());
-        *sums = capture_gradient.sums, *of_capture = capture_gradient.out;
-    }
-
     // Elements as f32.
     Func in_f32(const Func &from, const std::string &name) const {
         Func f(name);
@@ -277,7 +275,7 @@ private:
     Place of_cache(const Place &at) const {
         if (cache == Cache::dense) return at;
         const auto &[d, j, h, b] = at;
-        const Expr pages = *of_pages[1].second, bits = *of_pages[2].second, stride = *of_pages[3].second;
+        const Expr pages = of_pages[1], bits = of_pages[2], stride = of_pages[3];
         const Expr entry = unsafe_promise_clamped(j >> bits, 0, block_table->dim(0).extent() - 1);
         // Entries of a table are unchecked, as lengths are.
         const Expr page = clamp((*block_table)(entry, b), 0, pages - 1), row = page * stride + (j & ((1 << bits) - 1));
@@ -324,7 +322,7 @@ private:
         in.query = in_f32(query, "query_f32");
         in.key = rows_in_f32(key, attune::QuantisedInputs::Of::key, "key_f32");
         in.value = rows_in_f32(value, attune::QuantisedInputs::Of::value, "value_f32");
-        in.queries = query.dim(1).extent(), in.keys = block_table ? Expr(*of_pages[0].second) : key.dim(1).extent();
+        in.queries = query.dim(1).extent(), in.keys = block_table ? of_pages[0] : key.dim(1).extent();
         in.query_heads = query.dim(2).extent(), in.key_heads = key.dim(2).extent();
         in.head_dim = head_dim == 0 ? query.dim(0).extent() : Expr(head_dim);
         in.value_dim = head_dim == 0 ? value.dim(0).extent() * (cache == Cache::int4 ? 2 : 1) : Expr(head_dim);
@@ -405,11 +403,7 @@ private:
             lse->dim(0).set_stride(Expr()), grad_lse->dim(0).set_stride(Expr());
             auto of_rows = static_cast<Func>(*rows).output_buffers();
             for (int n = 0; n < 3; n++) of_rows[0].dim(n).set_min(0);
-            if (of_captures) {
-                for (const auto &[f, dimensions] : {std::pair(sums, 2), {of_capture, 4}})
-                    for (int n = 0; n < dimensions; n++) static_cast<Func>(*f).output_buffer().dim(n).set_min(0);
-                return;
-            }
+            if (of_captures || captures) return;
             for (auto *gradient : {of_query, of_key, of_value}) {
                 auto buffer = static_cast<Func>(*gradient).output_buffer();
                 for (int n = 0; n < 4; n++) buffer.dim(n).set_min(0);
@@ -417,6 +411,7 @@ private:
             }
             return;
         }
+        if (kind == Kind::weights) return;
         auto outputs = static_cast<Func>(*out).output_buffers();
         for (int n = 0; n < 4; n++) outputs[0].dim(n).set_min(0);
         if (head_dim != 0) outputs[0].dim(0).set_extent(head_dim);

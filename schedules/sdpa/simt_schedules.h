@@ -5,6 +5,8 @@
 #include "generators/attention/gpu/capture_gradient_stages.h"
 #include "generators/attention/gpu/simt_gradient_stages.h"
 #include "generators/attention/gpu/simt_stages.h"
+#include "generators/attention/gpu/table_gradient_stages.h"
+#include "generators/attention/gpu/weights_simt_stages.h"
 
 namespace attune {
 
@@ -31,6 +33,10 @@ void schedule_merge_of_splits(const SdpaStages &, const SdpaStages &merged, Hali
 void schedule_simt_gradient(SimtGradient &, const SimtParameters &);
 // The copies of the gradient of a captured buffer, and their sum: a kernel each.
 void schedule_capture_gradient(CaptureGradientStages &);
+// The gradients of a bias and of slopes.
+void schedule_table_gradients(TableGradientStages &);
+// Weights as an output.
+void schedule_weights_simt(WeightsSimtStages &);
 // Values of the gradients for each query alone: a lane is a query, and loads `loaded` of its channels together.
 void schedule_device_rows(BackwardRowsStages &, Halide::Func rows, int loaded);
 

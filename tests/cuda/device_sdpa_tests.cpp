@@ -24,7 +24,7 @@ template<typename T> struct DeviceArrays : SdpaArrays<T> {
         }
         for (attune::ConstView *v : {&o.bias, &o.alibi_slopes, &o.mask, &o.offsets, &o.valid_lens, &o.sinks})
             *v = on_device(*v);
-        o.lse = on_device(o.lse);
+        for (attune::View *v : {&o.lse, &o.weights}) *v = on_device(*v);
         return attune::scaled_dot_product_attention(context, on_device(this->query.view()), on_device(this->key.view()),
                                                     on_device(this->value.view()), on_device(this->out.view()), o);
     }
@@ -90,6 +90,48 @@ TEST_CASE("device: softcap and sinks", "[device]") { check_options({"scored"}, o
 TEST_CASE("device: everything at once", "[device]") { check_options({"scored"}, option_sets::everything()); }
 
 TEST_CASE("device: dropout", "[device]") { check_options({"training"}, option_sets::dropouts()); }
+
+TEST_CASE("device: weights and scores as an output", "[device][no_opencl]") {
+    attune::Context context;
+    std::vector<SetOption> options = {[](SdpaCase &) {}};
+    for (const auto &more : {option_sets::everything(), option_sets::length_masks(), option_sets::caps_and_sinks()})
+        options.insert(options.end(), more.begin(), more.end());
+    for_each_device_variant("sdpa", {"weights"}, [&](const attune::VariantRecord &v, auto zero) {
+        unsigned seed = 5000;  // as in check_options()
+        for (const SetOption &set : options)
+            for (int mode = 0; mode < 4; mode++) {
+                const auto [head_dim, value_dim] = head_sizes_of(v, seed);
+                SdpaCase c{.query_heads = 4, .key_heads = 2, .queries = 1 + seed % 9, .keys = 1 + seed % 71};
+                c.head_dim = head_dim, c.value_dim = value_dim, c.seed = seed++;
+                set(c);
+                c.weights = attune::WeightsMode(mode), c.average_weights = seed % 3 == 0;
+                check_device_case<decltype(zero)>(context, c, {});
+            }
+    });
+}
+
+TEST_CASE("device: weights without an lse, of no keys, and those that are refused", "[device][no_opencl]") {
+    if (!has_device()) return;
+    attune::Context context;
+    SdpaCase c{.queries = 3, .keys = 9};
+    c.weights = attune::WeightsMode::probabilities;
+    DeviceArrays<float> a(c), b(c);
+    attune::SdpaOptions o;
+    o.weights = on_device(b.weights.view());
+    REQUIRE(a.run(context, {}).message() == "");
+    const auto run = [&](const attune::SdpaOptions &with) {
+        return attune::scaled_dot_product_attention(context, on_device(b.query.view()), on_device(b.key.view()),
+                                                    on_device(b.value.view()), on_device(b.out.view()), with)
+            .message();
+    };
+    REQUIRE(run(o) == "");
+    CHECK(same_bits(a.weights.values(), b.weights.values()));
+    o.weights = b.weights.view();
+    CHECK(run(o) == "weights: is on the host, query is on a device");
+    c.keys = 0;
+    DeviceArrays<float> none(c);
+    CHECK(none.run(context, {}).message() == "");
+}
 
 // Scores are equal and the values are an identity, so that out holds the weights.
 TEST_CASE("device: the mask of dropout is bit by bit that of dropout_mask", "[device]") {

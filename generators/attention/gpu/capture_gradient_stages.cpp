@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "generators/attention/gpu/capture_gradient_stages.h"
 #include "generators/attention/equations/score_derivative.h"
-#include "generators/attention/equations/softmax_gradient.h"
 #include "generators/math/precise.h"
-#include <numbers>
 
 namespace attune {
 using namespace Halide;
@@ -26,12 +24,8 @@ struct CaptureGradientBuilder {
         const Expr of_head = number / f.queries;
         return {number, number % f.queries, of_head % f.query_heads, clamp(of_head / f.query_heads, 0, in.batch - 1)};
     }
-    Expr key_head(const Expr &h) const { return h / (f.query_heads / f.key_heads); }
-    Index index(const Row &of, const Expr &j) const {
-        Index at{of.b, of.h, of.i, j, of.i + f.offset(of.b), key_head(of.h), f.query_heads, f.queries, f.keys, {}};
-        at.of_pair = [at](const Func &table) { return table(at.j, at.i, at.h, at.b); };
-        return at;
-    }
+    LanePairs pairs() const { return {in.rows, score, in.exp2}; }
+    Index index(const Row &of, const Expr &j) const { return pairs().index(j, of.i, of.h, of.b); }
 
     // The last step that is a function of the score is the user's: only steps that mask follow it.
     std::size_t step_of_user() const {
@@ -40,10 +34,6 @@ struct CaptureGradientBuilder {
             if (score.steps[n].score) last = n;
         return last;
     }
-    ScoreFunction factor() const {
-        return [this](const Expr &x, const Index &at) { return cast(x.type(), score.probability(at)); };
-    }
-
     struct Read {
         bool of_factor;
         std::size_t n;
@@ -52,7 +42,7 @@ struct CaptureGradientBuilder {
     std::vector<CaptureDerivative> derivatives(bool of_factor, const Expr &x, const Index &at) const {
         const std::size_t user = step_of_user();
         if (of_factor ? !score.probability : user == score.steps.size()) return {};
-        return capture_derivatives(of_factor ? factor() : score.steps[user].score, x, at);
+        return capture_derivatives(of_factor ? pairs().factor() : score.steps[user].score, x, at);
     }
     std::vector<Read> reads() const {
         std::vector<Read> all;
@@ -66,40 +56,20 @@ struct CaptureGradientBuilder {
         return all;
     }
 
-    Func product(const std::string &name, const Func &of_query, const Func &of_key, const Expr &channels, RVar &along) const {
-        RDom channel(0, channels, name + "_channel");
-        along = channel.x;
-        const Row of = row(s.n, s.c);
-        Func sum(name);
-        sum(s.n, s.j, s.c) = 0.0f;
-        sum(s.n, s.j, s.c) += of_query(channel, of.i, of.h, of.b) * of_key(channel, s.j, key_head(of.h), of.b);
-        return sum;
-    }
-
     // Summands of the reads of a pair; 0 where the pair is masked: its products may be NaN.
     void terms(const std::vector<Read> &all) {
-        const Row of = row(s.n, s.c);
-        const Index at = index(of, s.j);
-        s.qk = product("qk", f.query, f.key, f.head_dim, s.channel);
-        s.weight_gradient = product("weight_gradient", in.rows.grad_out, f.value, f.value_dim, s.value_channel);
-        Expr x = s.qk(s.n, s.j, s.c) * cast<float>(f.scale), before = x;
-        for (std::size_t n = 0; n < score.steps.size(); n++) {
-            const ScoreStep &step = score.steps[n];
-            if (n == step_of_user()) before = x;
-            Expr after = step.score ? precise(step.score(x, at)) : x;
-            if (step.mask) after = select(step.mask(at), after, masked_score(Float(32)));
-            x = step.when.defined() ? select(step.when, after, x) : after;
-        }
-        const Expr difference = x - in.rows.row_lse(of.i, of.h, of.b);
-        const Expr weight = in.exp2(difference * Expr(static_cast<float>(std::numbers::log2e)));
-        const Expr of_weight = s.weight_gradient(s.n, s.j, s.c), delta = in.rows.row_delta(of.i, of.h, of.b);
-        const Expr by_score =
-            SoftmaxGradient().dS(weight, score.probability ? of_weight * precise(factor()(x, at)) : of_weight, delta);
+        const Index at = index(row(s.n, s.c), s.j);
+        const LanePairs lane = pairs();
+        const std::vector<Var> place = {s.n, s.j, s.c};
+        const LanePairs::Product qk = lane.product("qk", place, at),
+                                 of_weight = lane.weight_gradient("weight_gradient", place, at);
+        s.qk = qk.sum, s.channel = qk.along, s.weight_gradient = of_weight.sum, s.value_channel = of_weight.along;
+        const LanePairs::Pair pair = lane.pair(s.qk(s.n, s.j, s.c), s.weight_gradient(s.n, s.j, s.c), at, step_of_user());
         std::vector<Expr> values;
         for (const Read &read : all) {
-            const Expr derivative = derivatives(read.of_factor, before, at)[read.n].derivative;
-            const Expr by_result = read.of_factor ? weight * of_weight : by_score;
-            values.push_back(select(is_masked(x), 0.0f, by_result * precise(cast<float>(derivative))));
+            const Expr derivative = derivatives(read.of_factor, pair.before, at)[read.n].derivative;
+            const Expr by_result = read.of_factor ? pair.weight * pair.by_weight : pair.by_score;
+            values.push_back(select(is_masked(pair.score), 0.0f, by_result * precise(cast<float>(derivative))));
         }
         s.term = Func("capture_term");
         if (values.size() == 1)

@@ -4,7 +4,7 @@
 // order. The form differs from gradient_pairs.h because elements are read by any pairs: no lane owns an element.
 #pragma once
 #include "generators/attention/equations/user_attention.h"
-#include "generators/attention/gpu/gradient_pairs.h"
+#include "generators/attention/gpu/lane_pairs.h"
 #include <array>
 
 namespace attune {

@@ -24,7 +24,6 @@ std::vector<NamedView> all_views(const ConstView &query, const ConstView &key, c
 Status check_device_options(const SdpaOptions &o, DType type) {
     if (type == DType::f64) return unsupported("query", "there are no kernels for f64 on a device");
     if (o.score != Score::dot_product) return unsupported("score", "tensors on a device take dot_product");
-    if (o.weights.given()) return unsupported("weights", "are not computed on a device");
     const double p = o.dropout.probability;
     if (p > 0 && p <= 1 && dropout_threshold(p) >> 32 != 0)
         return unsupported("dropout", "of every weight (probability 1) is not computed on a device");
@@ -103,7 +102,8 @@ bool fits_on_device(const VariantRecord &v, const SdpaCall &c) {
     // Plain kernels of the library scale differences of scores, by a factor above 0, and multiply queries without scaling them
     // first; those of a user's attention scale scores.
     const bool scales_differences = p.score == Score::dot_product && !c.user;
-    if ((v.kind_id == Kind::training) != p.dropout || (c.device_pages && !reads_in_place(c, v))) return false;
+    if (v.kind_id == Kind::weights || (v.kind_id == Kind::training) != p.dropout || (c.device_pages && !reads_in_place(c, v)))
+        return false;
     if (v.kind_id == Kind::plain && (p.scored || (scales_differences && !(c.scale > 0)))) return false;
     if (v.head_dim == 0) return std::max(p.head_dim, p.value_dim) <= channels_of(v);
     return v.head_dim == p.head_dim && v.head_dim == p.value_dim && is_aligned(c.query) && is_aligned(c.key) &&
@@ -168,6 +168,38 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     return queue(context, call);
 }
 
+// Weights, from the lse of the call.
+Status run_weights(Context::State &context, const SdpaCall &c, const VariantRecord &variant, const DeviceBands &bands) {
+    DeviceCall call(variant);
+    const DeviceAttentionForm form = form_on_device(c, variant);
+    const DeviceCaptures captures(call, c);
+    const DeviceAttentionArguments inputs = attention_inputs(call, c, bands, form, captures.list());
+    const SdpaProblem &p = c.sizes;
+    const std::int64_t heads = c.average_weights ? p.query_heads : 1;
+    const DeviceWeightsArguments own{.lse = call.buffer(c.lse),
+                                     .mode = static_cast<std::int32_t>(c.weights_mode),
+                                     .heads_of_mean = static_cast<std::int32_t>(heads),
+                                     .row_totals = call.scratch_buffer({p.batch, p.query_heads, p.queries}),
+                                     .weights = call.buffer(c.weights)};
+    inputs.append_to(call.args, form);
+    own.append_to(call.args, form);
+    return queue(context, call);
+}
+
+Status choose_weights_on_device(const Context::State &context, const SdpaCall &c, Choice &choice) {
+    if (!c.weights.given() || elements_of(c.weights) == 0) return {};
+    if (c.op.id != OpId::sdpa) return unsupported("weights", "are computed on a device for dot products alone");
+    const SdpaProblem &p = c.sizes;
+    if (p.query_heads == 0) return unsupported("average_weights", "of no heads is not computed on a device");
+    const DeviceNeeds needs{c.op, p.dtype,
+                            [&](const VariantRecord &v) {
+                                return v.kind_id == Kind::weights && std::max(p.head_dim, p.value_dim) <= channels_of(v);
+                            },
+                            [](const VariantRecord &, const VariantRecord &) { return false; },
+                            [&] { return "head size " + text(p.head_dim); }};
+    return choose_on_device(context, needs, {}, choice);
+}
+
 }  // namespace
 
 Status choose_attention_on_device(const Context::State &context, const SdpaCall &call, std::string_view variant,
@@ -206,11 +238,21 @@ Status prepare_attention_on_device(const Context::State &context, const ConstVie
     if (Status s = check_32_bit_places(all_views(query, key, value, out, options), kernels_for_a_device); !s.ok()) return s;
     if (Status s = check_32_bit_places(more, kernels_for_a_device); !s.ok()) return s;
     if (Status s = find_device_bands(options, a.call.sizes, a.bands); !s.ok()) return s;
+    if (Status s = choose_weights_on_device(context, a.call, a.weights); !s.ok()) return s;
     return choose_attention_on_device(context, a.call, options.variant, a.choice);
 }
 
 Status run_prepared_on_device(Context::State &context, const DeviceAttention &a, CallStart start) {
-    if (Status s = run_attention_on_device(context, a.call, a.choice, a.bands); !s.ok()) return s;
+    SdpaCall call = a.call;
+    const SdpaProblem &p = call.sizes;
+    const bool keeps_lse = a.weights.variant && !call.lse.given();
+    const DeviceMemory lse(context,
+                           keeps_lse ? static_cast<std::size_t>(p.batch * p.query_heads * p.queries) * sizeof(float) : 0);
+    if (!lse.status().ok()) return lse.status();
+    if (keeps_lse) call.lse = View(static_cast<float *>(lse.data()), {p.batch, p.query_heads, p.queries});
+    if (Status s = run_attention_on_device(context, call, a.choice, a.bands); !s.ok()) return s;
+    if (a.weights.variant)
+        if (Status s = run_weights(context, call, *a.weights.variant, a.bands); !s.ok()) return s;
     record_call(context, a.choice, a.call.op.name, start, [&] { return sizes_text(a.call.sizes); });
     return {};
 }

@@ -13,6 +13,7 @@ DeviceAttentionForm form_on_device(const SdpaCall &c, const VariantRecord &varia
     if (c.user) form.user = c.user->attention->has_mask ? Form::User::masked : Form::User::unmasked;
     if (variant.kind_id == Kind::scored) form.kind = Form::Kind::scored;
     if (variant.kind_id == Kind::training) form.kind = Form::Kind::training;
+    if (variant.kind_id == Kind::weights) form.kind = Form::Kind::weights;
     if (c.device_pages) form.cache = Form::Cache::pages;
     if (c.op.id == OpId::sdpa_int8) form.cache = Form::Cache::int8;
     if (c.op.id == OpId::sdpa_int4) form.cache = Form::Cache::int4;

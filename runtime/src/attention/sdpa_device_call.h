@@ -51,7 +51,7 @@ Status run_attention_on_device(Context::State &, const SdpaCall &, const Choice 
 struct DeviceAttention {
     SdpaCall call;
     DeviceBands bands;
-    Choice choice;
+    Choice choice, weights;  // of weights: where the call wants any
 };
 Status prepare_attention_on_device(const Context::State &, const ConstView &query, const ConstView &key, const ConstView &value,
                                    const View &out, const SdpaOptions &, std::span<const NamedView> more,
@@ -62,9 +62,9 @@ Status plan_on_device(Context::State &, const SdpaProblem &, Plan &);
 
 // Refuses gradients that no device kernel computes.
 Status check_device_gradients(const SdpaGradients &);
-// Kernels of the gradients of a call: by its tensors, by the captures of a user's attention, and by sinks.
+// Kernels of the gradients of a call: by its tensors, by bias and slopes, by the captures of a user's attention, and by sinks.
 struct DeviceBackwardChoice {
-    Choice tensors{nullptr, "no rows"}, captures, sinks;
+    Choice tensors{nullptr, "no rows"}, tables, captures, sinks;
 };
 Status choose_backward_on_device(const Context::State &, const BackwardCall &, std::string_view variant,
                                  DeviceBackwardChoice &);

@@ -8,11 +8,7 @@
 namespace attune {
 
 Status check_device_gradients(const SdpaGradients &g) {
-    const std::pair<std::string_view, const View &> others[] = {
-        {"gradients.bias", g.bias}, {"gradients.alibi_slopes", g.alibi_slopes}, {"gradients.score_weight", g.score_weight}};
-    for (const auto &[name, view] : others)
-        if (view.given()) return unsupported(name, "is not computed on a device");
-    return {};
+    return g.score_weight.given() ? unsupported("gradients.score_weight", "is not computed on a device") : Status();
 }
 
 namespace {
@@ -122,6 +118,35 @@ Status run_capture(Context::State &context, const BackwardCall &c, std::size_t n
     return queue(context, call);
 }
 
+// The gradients of bias and slopes. One that is not wanted is scratch of an element.
+Status run_tables(Context::State &context, const BackwardCall &c, const VariantRecord &variant, const DeviceBands &bands,
+                  const RowTotals &totals) {
+    const SdpaProblem &p = c.forward.sizes;
+    DeviceCall call(variant);
+    const KernelInputs in(call, c, variant, bands, totals);
+    const bool wants_bias = c.bias.given() && elements_of(c.bias) > 0, wants_slopes = c.alibi_slopes.given();
+    const auto extent = [&](int n) { return wants_bias ? static_cast<std::int32_t>(c.bias.extent[n]) : 1; };
+    View slopes = c.alibi_slopes;  // (B or 1, Hq, 1, 1)
+    slopes.rank = 2;
+    const DeviceTableGradientArguments own{.wants_bias = wants_bias,
+                                           .wants_slopes = wants_slopes,
+                                           .bias_keys = extent(3),
+                                           .bias_queries = extent(2),
+                                           .bias_heads = extent(1),
+                                           .bias_batch = extent(0),
+                                           .slope_batch = wants_slopes ? static_cast<std::int32_t>(slopes.extent[0]) : 1};
+    const DeviceTableSumsArguments outputs{
+        .slope_rows = call.scratch_buffer({p.batch, p.query_heads, RowTotals::queries(c)}, DType::f64),
+        .grad_slopes = wants_slopes ? call.buffer(slopes) : call.scratch_buffer({1, 1}),
+        .grad_bias = wants_bias ? call.buffer(c.bias) : call.scratch_buffer({1, 1, 1, 1}, p.dtype)};
+    in.inputs.append_to(call.args, in.form);
+    in.rows.append_to(call.args, in.form);
+    own.append_to(call.args, in.form);
+    in.totals.append_to(call.args, in.form);
+    outputs.append_to(call.args, in.form);
+    return queue(context, call);
+}
+
 // The gradient of sinks, from the values of rows that the kernels of the others have written.
 Status run_sinks(Context::State &context, const BackwardCall &c, const VariantRecord &variant, const RowTotals &totals) {
     View lse = totals.lse, delta = totals.delta;
@@ -147,7 +172,11 @@ Status choose_backward_on_device(const Context::State &context, const BackwardCa
                                    [&] { return text(p.query_heads) + " heads"; }};
         if (Status s = choose_on_device(context, of_sinks, {}, choice.sinks); !s.ok()) return s;
     }
-    if (p.batch == 0 || p.query_heads == 0 || (p.queries == 0 && p.keys == 0)) return {};
+    const bool tables = call.bias.given() || call.alibi_slopes.given();
+    if (p.batch == 0 || p.query_heads == 0 || (p.queries == 0 && p.keys == 0)) {
+        if (!call.alibi_slopes.given() || elements_of(call.alibi_slopes) == 0) return {};
+        return unsupported("gradients.alibi_slopes", "of no queries and keys is not computed on a device");
+    }
     const auto sizes = [&] { return "head sizes " + text(p.head_dim) + " and " + text(p.value_dim); };
     const auto better = [](const VariantRecord &a, const VariantRecord &b) { return better_on_device(a, b, false); };
     const DeviceNeeds needs{call.forward.op, p.dtype,
@@ -157,6 +186,12 @@ Status choose_backward_on_device(const Context::State &context, const BackwardCa
                             },
                             better, sizes};
     if (Status s = choose_on_device(context, needs, variant, choice.tensors); !s.ok()) return s;
+    if (tables && call.forward.user) return unsupported("gradients.bias", "is not computed on a device for a user's attention");
+    if (tables) {
+        const DeviceNeeds of_tables{call.capture_op, p.dtype,
+                                    [&](const VariantRecord &v) { return fits_on_device(v, call.forward); }, better, sizes};
+        if (Status s = choose_on_device(context, of_tables, {}, choice.tables); !s.ok()) return s;
+    }
     const bool any = std::any_of(call.user_captures.begin(), call.user_captures.end(), [](const View &v) { return v.given(); });
     if (!any) return {};
     const std::string op = std::string(call.forward.user->attention->op) + "_captures";
@@ -171,6 +206,8 @@ Status run_backward_on_device(Context::State &context, const BackwardCall &call,
     if (!totals.memory.status().ok()) return totals.memory.status();
     if (choice.tensors.variant) {
         if (Status s = run_kernel(context, call, *choice.tensors.variant, bands, totals); !s.ok()) return s;
+        if (choice.tables.variant)
+            if (Status s = run_tables(context, call, *choice.tables.variant, bands, totals); !s.ok()) return s;
         for (std::size_t n = 0; n < call.user_captures.size(); n++)
             if (call.user_captures[n].given())
                 if (Status s = run_capture(context, call, n, *choice.captures.variant, bands, totals); !s.ok()) return s;
@@ -187,6 +224,8 @@ Status gradients_on_device(Context &caller, const ConstView &query, const ConstV
     all.insert(all.end(), {{"gradients.query", gradients.query},
                            {"gradients.key", gradients.key},
                            {"gradients.value", gradients.value},
+                           {"gradients.bias", gradients.bias},
+                           {"gradients.alibi_slopes", gradients.alibi_slopes},
                            {"gradients.sinks", gradients.sinks},
                            {"lse", options.lse},
                            {"weights", options.weights}});
@@ -212,7 +251,7 @@ Status sdpa_backward_on_device(Context &caller, const ConstView &query, const Co
     return gradients_on_device(caller, query, key, value, forward, gradients, options, {}, [&](BackwardCall &call) {
         Status s = check_sdpa_backward(as_host(query), as_host(key), as_host(value), as_host(forward), as_host(gradients),
                                        checked_on_host(options), call);
-        call.forward.op = ops::sdpa_backward;
+        call.forward.op = ops::sdpa_backward, call.capture_op = ops::capture_gradient;
         if (s.ok()) call.forward.scale = scale_of(options, call.forward.sizes.head_dim);
         return s;
     });

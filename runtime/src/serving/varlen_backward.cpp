@@ -233,7 +233,10 @@ Status run_there(Context &context, const Arguments &a, VarlenBackwardCall &p) {
     all.insert(all.end(), {{"gradients.query", g.query}, {"gradients.key", g.key}, {"gradients.value", g.value}});
     if (Status s = check_places(all, "query"); !s.ok()) return s;
     if (Status s = check_device_gradients(g); !s.ok()) return s;
-    if (g.sinks.given()) return unsupported("gradients.sinks", "is not computed on a device for packed batches");
+    const std::pair<std::string_view, const View &> shared[] = {{"gradients.sinks", g.sinks},
+                                                                {"gradients.alibi_slopes", g.alibi_slopes}};
+    for (const auto &[name, view] : shared)
+        if (view.given()) return unsupported(name, "is not computed on a device for packed batches");
     if (Status s = check_device_options(a.options, a.query.dtype); !s.ok()) return s;
     const ConstView query = as_host(a.query), key = as_host(a.key), value = as_host(a.value);
     const SdpaForward forward = as_host(a.forward);

@@ -159,6 +159,7 @@ Lanewise conversion(const Instruction &in) {
     const std::string &to = in.parts[in.parts.size() - 2], &from = in.type;
     // 16-bit types have conversions only.
     if (to == "f16" && from == "f32") return computes<u16, float>([](float x) { return std::bit_cast<u16>(f16(x)); });
+    if (to == "f16" && from == "f64") return computes<u16, double>([](double x) { return std::bit_cast<u16>(f16(x)); });
     if (to == "f32" && from == "f16") return computes<float, u16>([](u16 x) { return float(std::bit_cast<f16>(x)); });
     if (to == "f16x2" && from == "f32")
         return computes<u32, float, float>(

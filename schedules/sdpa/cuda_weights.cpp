@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// SIMT schedule of weights as an output: a kernel whose lanes add the weights of a query each, and one whose lanes write
+// neighbouring keys.
+#include "schedules/sdpa/simt_schedules.h"
+
+namespace attune {
+using namespace Halide;
+
+void schedule_weights_simt(WeightsSimtStages &s) {
+    const Var block("block"), lane("lane"), entry("entry");
+    constexpr int lanes = 64;
+    const auto in_lane = [](Func f, const LoopLevel &at) {
+        f.compute_at(at).store_in(MemoryType::Register);
+        for (const Var &v : f.args()) f.bound_extent(v, 1);
+    };
+    s.total.compute_root()
+        .split(s.i, block, lane, lanes, TailStrategy::GuardWithIf)
+        .fuse(s.h, s.b, entry)
+        .reorder(lane, block, entry)
+        .gpu_blocks(block, entry)
+        .gpu_threads(lane)
+        .never_partition_all();
+    s.total.update()
+        .split(s.i, block, lane, lanes, TailStrategy::GuardWithIf)
+        .fuse(s.h, s.b, entry)
+        .reorder(s.key, lane, block, entry)
+        .gpu_blocks(block, entry)
+        .gpu_threads(lane)
+        .never_partition_all();
+    for (Func f : {s.weight_of_total, s.qk_of_total}) in_lane(f, {s.total, s.key});
+
+    s.out.compute_root()
+        .split(s.j, block, lane, lanes, TailStrategy::GuardWithIf)
+        .fuse(block, s.i, block)
+        .fuse(s.h, s.b, entry)
+        .reorder(lane, block, entry)
+        .gpu_blocks(block, entry)
+        .gpu_threads(lane)
+        .never_partition_all();
+    in_lane(s.sum, {s.out, lane});
+    for (Func f : {s.of_head, s.qk}) in_lane(f, {s.sum, s.head});
+}
+
+}  // namespace attune
