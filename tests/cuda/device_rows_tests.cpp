@@ -23,8 +23,6 @@ std::vector<std::int64_t> head_sizes(const attune::VariantRecord &v) {
     return {most / 2, most};
 }
 
-bool is_opencl() { return attune::device_backend()->target.find("opencl") != std::string_view::npos; }
-
 template<typename T> void check_with_bits(attune::Context &context, const RowsCase &c) {
     check_case<T>(context, c);
     if (is_opencl()) return;  // whose compiler fuses products with sums

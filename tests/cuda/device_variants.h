@@ -24,8 +24,9 @@ template<typename Argument> Argument there(Argument argument) {
     return argument;
 }
 
+inline bool is_opencl() { return attune::device_backend()->target.find("opencl") != std::string_view::npos; }
 // Whether the backend takes negative strides: Halide copies no such tensors to a device of OpenCL.
-inline bool takes_reversed_rows() { return attune::device_backend()->target.find("opencl") == std::string_view::npos; }
+inline bool takes_reversed_rows() { return !is_opencl(); }
 
 // Whether there is a device; a test without one is skipped.
 inline bool has_device() {
