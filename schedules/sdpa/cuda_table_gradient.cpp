@@ -21,13 +21,12 @@ void in_lane(TableGradientStages::OfPair &p, const LoopLevel &at) {
 }  // namespace
 
 void schedule_table_gradients(TableGradientStages &s) {
-    const Var block("block"), lane("lane"), entry("entry"), one("one");
+    const Var block("block"), lane("lane"), one("one");
     s.bias.compute_root()
         .split(s.j, block, lane, lanes, TailStrategy::GuardWithIf)
         .fuse(block, s.i, block)
-        .fuse(s.h, s.b, entry)
-        .reorder(lane, block, entry)
-        .gpu_blocks(block, entry)
+        .reorder(lane, block, s.h, s.b)
+        .gpu_blocks(block, s.h, s.b)
         .gpu_threads(lane)
         .never_partition_all();
     s.bias_sum.compute_at(s.bias, lane).store_in(MemoryType::Register);
@@ -36,16 +35,14 @@ void schedule_table_gradients(TableGradientStages &s) {
 
     s.slope_rows.compute_root()
         .split(s.i, block, lane, lanes, TailStrategy::GuardWithIf)
-        .fuse(s.h, s.b, entry)
-        .reorder(lane, block, entry)
-        .gpu_blocks(block, entry)
+        .reorder(lane, block, s.h, s.b)
+        .gpu_blocks(block, s.h, s.b)
         .gpu_threads(lane)
         .never_partition_all();
     s.slope_rows.update()
         .split(s.i, block, lane, lanes, TailStrategy::GuardWithIf)
-        .fuse(s.h, s.b, entry)
-        .reorder(s.key, lane, block, entry)
-        .gpu_blocks(block, entry)
+        .reorder(s.key, lane, block, s.h, s.b)
+        .gpu_blocks(block, s.h, s.b)
         .gpu_threads(lane)
         .never_partition_all();
     in_lane(s.for_slopes, {s.slope_rows, s.key});

@@ -7,7 +7,7 @@ namespace attune {
 using namespace Halide;
 
 void schedule_weights_simt(WeightsSimtStages &s) {
-    const Var block("block"), lane("lane"), entry("entry");
+    const Var block("block"), lane("lane");
     constexpr int lanes = 64;
     const auto in_lane = [](Func f, const LoopLevel &at) {
         f.compute_at(at).store_in(MemoryType::Register);
@@ -15,16 +15,14 @@ void schedule_weights_simt(WeightsSimtStages &s) {
     };
     s.total.compute_root()
         .split(s.i, block, lane, lanes, TailStrategy::GuardWithIf)
-        .fuse(s.h, s.b, entry)
-        .reorder(lane, block, entry)
-        .gpu_blocks(block, entry)
+        .reorder(lane, block, s.h, s.b)
+        .gpu_blocks(block, s.h, s.b)
         .gpu_threads(lane)
         .never_partition_all();
     s.total.update()
         .split(s.i, block, lane, lanes, TailStrategy::GuardWithIf)
-        .fuse(s.h, s.b, entry)
-        .reorder(s.key, lane, block, entry)
-        .gpu_blocks(block, entry)
+        .reorder(s.key, lane, block, s.h, s.b)
+        .gpu_blocks(block, s.h, s.b)
         .gpu_threads(lane)
         .never_partition_all();
     for (Func f : {s.weight_of_total, s.qk_of_total}) in_lane(f, {s.total, s.key});
@@ -32,9 +30,8 @@ void schedule_weights_simt(WeightsSimtStages &s) {
     s.out.compute_root()
         .split(s.j, block, lane, lanes, TailStrategy::GuardWithIf)
         .fuse(block, s.i, block)
-        .fuse(s.h, s.b, entry)
-        .reorder(lane, block, entry)
-        .gpu_blocks(block, entry)
+        .reorder(lane, block, s.h, s.b)
+        .gpu_blocks(block, s.h, s.b)
         .gpu_threads(lane)
         .never_partition_all();
     in_lane(s.sum, {s.out, lane});

@@ -67,6 +67,20 @@ Call forward(const SdpaCase &c) {
             [=] { return a->out.values(); }, [=] { refill(a->query, 77), refill(a->key, 78), refill(a->value, 79); },
             [=] { refill(a->out, 80); }};
 }
+Call weights() {
+    SdpaCase c{.queries = 5, .keys = 7};
+    c.weights = attune::WeightsMode::probabilities;
+    auto a = std::make_shared<SdpaArrays<float>>(c);
+    return {"weights",
+            [=](attune::Context &context) {
+                attune::SdpaOptions options = a->options({});
+                options.lse = {}, options.weights = on_device(options.weights);
+                return attune::scaled_dot_product_attention(context, on_device(a->query.view()), on_device(a->key.view()),
+                                                            on_device(a->value.view()), on_device(a->out.view()), options);
+            },
+            [=] { return a->weights.values(); }, [=] { refill(a->query, 77), refill(a->key, 78); },
+            [=] { refill(a->weights, 80); }};
+}
 Call backward() {
     const SdpaBackwardCase c{.forward = {.queries = 20, .keys = 30}};
     auto a = std::make_shared<SdpaBackwardArrays<float>>(c);
@@ -79,6 +93,21 @@ Call backward() {
                     on_device(a->forward.value.view()), there(a->results()), {.key = on_device(a->grad_key.view())});
             },
             [=] { return a->grad_key.values(); }, [=] { refill(a->grad_out, 77); }, [=] { refill(a->grad_key, 80); }};
+}
+Call bias_gradient() {
+    auto a =
+        std::make_shared<SdpaBackwardArrays<float>>(SdpaBackwardCase{.forward = {.queries = 20, .keys = 30, .bias = "ij"}});
+    attune::Context host;
+    REQUIRE(a->run_forward(host).message() == "");
+    return {"gradient by bias",
+            [=](attune::Context &context) {
+                attune::SdpaOptions options = a->options({});
+                options.bias = on_device(options.bias);
+                return attune::scaled_dot_product_attention_backward(
+                    context, on_device(a->forward.query.view()), on_device(a->forward.key.view()),
+                    on_device(a->forward.value.view()), there(a->results()), {.bias = on_device(a->grad_bias.view())}, options);
+            },
+            [=] { return a->grad_bias.values(); }, [=] { refill(a->grad_out, 77); }, [=] { refill(a->grad_bias, 80); }};
 }
 Call layer() {
     auto a = std::make_shared<MultiHeadArrays<float>>(MultiHeadCase{
@@ -160,7 +189,9 @@ Call append() {
 std::vector<Call> calls() {
     return {forward({.queries = 5, .keys = 7}),
             forward({.query_heads = 4, .key_heads = 2, .queries = 1, .keys = 300}),
+            weights(),
             backward(),
+            bias_gradient(),
             layer(),
             merge(),
             product(),
