@@ -39,9 +39,10 @@ struct TransformRowsStages : RowTransform {
 TransformRowsStages transform_rows_stages(const TransformRowsInputs &, const RowSteps &, Halide::Expr out_rows,
                                           Halide::Expr out_batch);
 
+constexpr int least_group = 32;  // channels of a group of int4, where a row has more than one
+
 // Quantisation. i8: q = round(x / scale); int4: q = round((x - minimum) / scale), two channels a byte, the even one in the low
 // four bits, in groups of channels.
-constexpr int least_group = 32;  // channels of a group, where a row has more than one
 struct Quantisation {
     Halide::Expr channels_of_int8, groups_of_int4;  // one of them is 0
     Halide::Expr channels_of_group;                 // even

@@ -7,6 +7,11 @@
 namespace attune {
 using namespace Halide;
 
+void keep_pair_in_lane(Func f, const LoopLevel &at) {
+    f.compute_at(at).store_in(MemoryType::Register);
+    for (const Var &v : f.args()) f.bound_extent(v, 1);
+}
+
 void schedule_capture_gradient(CaptureGradientStages &s) {
     Var block("block"), lane("lane"), element("element"), one("one");
     constexpr int lanes = 64;
@@ -23,10 +28,7 @@ void schedule_capture_gradient(CaptureGradientStages &s) {
             .gpu_blocks(block)
             .gpu_threads(lane)
             .never_partition_all();
-        for (Func f : {s.term, s.qk, s.weight_gradient}) {
-            f.compute_at(s.sums, s.key).store_in(MemoryType::Register);
-            for (const Var &v : f.args()) f.bound_extent(v, 1);
-        }
+        for (const Func &f : {s.term, s.qk, s.weight_gradient}) keep_pair_in_lane(f, {s.sums, s.key});
     }
     // A block sums one element: its lanes some copies each, the first lane their sums.
     s.out.compute_root()

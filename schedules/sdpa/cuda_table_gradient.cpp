@@ -6,22 +6,9 @@
 namespace attune {
 using namespace Halide;
 
-namespace {
-
-constexpr int lanes = 64;
-
-// A pair is in the registers of its lane.
-void in_lane(TableGradientStages::OfPair &p, const LoopLevel &at) {
-    for (Func f : {p.summand, p.qk, p.weight_gradient}) {
-        f.compute_at(at).store_in(MemoryType::Register);
-        for (const Var &v : f.args()) f.bound_extent(v, 1);
-    }
-}
-
-}  // namespace
-
 void schedule_table_gradients(TableGradientStages &s) {
     const Var block("block"), lane("lane"), one("one");
+    constexpr int lanes = 64;
     s.bias.compute_root()
         .split(s.j, block, lane, lanes, TailStrategy::GuardWithIf)
         .fuse(block, s.i, block)
@@ -29,9 +16,9 @@ void schedule_table_gradients(TableGradientStages &s) {
         .gpu_blocks(block, s.h, s.b)
         .gpu_threads(lane)
         .never_partition_all();
-    s.bias_sum.compute_at(s.bias, lane).store_in(MemoryType::Register);
-    for (const Var &v : s.bias_sum.args()) s.bias_sum.bound_extent(v, 1);
-    in_lane(s.for_bias, {s.bias_sum, s.shared[0]});
+    keep_pair_in_lane(s.bias_sum, {s.bias, lane});
+    for (const Func &f : {s.for_bias.summand, s.for_bias.qk, s.for_bias.weight_gradient})
+        keep_pair_in_lane(f, {s.bias_sum, s.shared[0]});
 
     s.slope_rows.compute_root()
         .split(s.i, block, lane, lanes, TailStrategy::GuardWithIf)
@@ -45,7 +32,8 @@ void schedule_table_gradients(TableGradientStages &s) {
         .gpu_blocks(block, s.h, s.b)
         .gpu_threads(lane)
         .never_partition_all();
-    in_lane(s.for_slopes, {s.slope_rows, s.key});
+    for (const Func &f : {s.for_slopes.summand, s.for_slopes.qk, s.for_slopes.weight_gradient})
+        keep_pair_in_lane(f, {s.slope_rows, s.key});
 
     // A block sums the queries of a head: its lanes some each, the first lane their sums.
     s.slopes.compute_root().split(s.h, s.h, one, 1).reorder(one, s.h, s.b).gpu_blocks(s.h, s.b).gpu_threads(one);

@@ -9,10 +9,6 @@ using namespace Halide;
 void schedule_weights_simt(WeightsSimtStages &s) {
     const Var block("block"), lane("lane");
     constexpr int lanes = 64;
-    const auto in_lane = [](Func f, const LoopLevel &at) {
-        f.compute_at(at).store_in(MemoryType::Register);
-        for (const Var &v : f.args()) f.bound_extent(v, 1);
-    };
     s.total.compute_root()
         .split(s.i, block, lane, lanes, TailStrategy::GuardWithIf)
         .reorder(lane, block, s.h, s.b)
@@ -25,7 +21,7 @@ void schedule_weights_simt(WeightsSimtStages &s) {
         .gpu_blocks(block, s.h, s.b)
         .gpu_threads(lane)
         .never_partition_all();
-    for (Func f : {s.weight_of_total, s.qk_of_total}) in_lane(f, {s.total, s.key});
+    for (Func f : {s.weight_of_total, s.qk_of_total}) keep_pair_in_lane(f, {s.total, s.key});
 
     s.out.compute_root()
         .split(s.j, block, lane, lanes, TailStrategy::GuardWithIf)
@@ -34,8 +30,8 @@ void schedule_weights_simt(WeightsSimtStages &s) {
         .gpu_blocks(block, s.h, s.b)
         .gpu_threads(lane)
         .never_partition_all();
-    in_lane(s.sum, {s.out, lane});
-    for (Func f : {s.of_head, s.qk}) in_lane(f, {s.sum, s.head});
+    keep_pair_in_lane(s.sum, {s.out, lane});
+    for (Func f : {s.of_head, s.qk}) keep_pair_in_lane(f, {s.sum, s.head});
 }
 
 }  // namespace attune

@@ -37,6 +37,8 @@ void schedule_capture_gradient(CaptureGradientStages &);
 void schedule_table_gradients(TableGradientStages &);
 // Weights as an output.
 void schedule_weights_simt(WeightsSimtStages &);
+// Computes a pair, or its parts, in the registers of a lane.
+void keep_pair_in_lane(Halide::Func, const Halide::LoopLevel &);
 // Values of the gradients for each query alone: a lane is a query, and loads `loaded` of its channels together.
 void schedule_device_rows(BackwardRowsStages &, Halide::Func rows, int loaded);
 

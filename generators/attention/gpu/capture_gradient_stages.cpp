@@ -61,9 +61,7 @@ struct CaptureGradientBuilder {
         const Index at = index(row(s.n, s.c), s.j);
         const LanePairs lane = pairs();
         const std::vector<Var> place = {s.n, s.j, s.c};
-        const LanePairs::Product qk = lane.product("qk", place, at),
-                                 of_weight = lane.weight_gradient("weight_gradient", place, at);
-        s.qk = qk.sum, s.channel = qk.along, s.weight_gradient = of_weight.sum, s.value_channel = of_weight.along;
+        s.qk = lane.product("qk", place, at), s.weight_gradient = lane.weight_gradient("weight_gradient", place, at);
         const LanePairs::Pair pair = lane.pair(s.qk(s.n, s.j, s.c), s.weight_gradient(s.n, s.j, s.c), at, step_of_user());
         std::vector<Expr> values;
         for (const Read &read : all) {

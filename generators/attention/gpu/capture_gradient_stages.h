@@ -24,7 +24,7 @@ struct CaptureGradientStages {
     Halide::Func sums;                 // (c, e): the copies, in double
     Halide::Func partial_sum, sum;     // (g, x, y, z, w), (x, y, z, w): of the copies
     Halide::Func out;                  // (x, y, z, w), innermost first
-    Halide::RVar channel, value_channel, read, key, query, copy, group;
+    Halide::RVar read, key, query, copy, group;
     bool has_reads = false;  // otherwise the sums are 0
     Halide::Var n{"n"}, j{"j"}, c{"c"}, e{"e"}, g{"g"}, x{"x"}, y{"y"}, z{"z"}, w{"w"};
 };

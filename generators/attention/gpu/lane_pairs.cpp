@@ -22,19 +22,19 @@ ScoreFunction LanePairs::factor() const {
     return [probability = score.probability](const Expr &x, const Index &at) { return cast(x.type(), probability(at)); };
 }
 
-LanePairs::Product LanePairs::sum_of_products(const std::string &name, const Place &place, const Index &at,
-                                              const Func &of_query, const Func &of_key, const Expr &channels) const {
+Func LanePairs::sum_of_products(const std::string &name, const Place &place, const Index &at, const Func &of_query,
+                                const Func &of_key, const Expr &channels) const {
     RDom channel(0, channels, name + "_channel");
     Func sum(name);
     const std::vector<Expr> here(place.begin(), place.end());
     sum(place) = 0.0f;
     sum(here) += of_query(channel, at.i, at.h, at.b) * of_key(channel, at.j, key_head(at.h), at.b);
-    return {sum, channel.x};
+    return sum;
 }
-LanePairs::Product LanePairs::product(const std::string &name, const Place &place, const Index &at) const {
+Func LanePairs::product(const std::string &name, const Place &place, const Index &at) const {
     return sum_of_products(name, place, at, f.query, f.key, f.head_dim);
 }
-LanePairs::Product LanePairs::weight_gradient(const std::string &name, const Place &place, const Index &at) const {
+Func LanePairs::weight_gradient(const std::string &name, const Place &place, const Index &at) const {
     return sum_of_products(name, place, at, in.grad_out, f.value, f.value_dim);
 }
 

@@ -19,14 +19,10 @@ struct LanePairs {
     // A factor of the weights, as a function of the score.
     ScoreFunction factor() const;
 
-    // Sums over channels in place(pair): of query and key, of grad_out and value. `along`: the loop over channels.
-    struct Product {
-        Halide::Func sum;
-        Halide::RVar along;
-    };
+    // Sums over channels in place(pair): of query and key, of grad_out and value.
     using Place = std::vector<Halide::Var>;
-    Product product(const std::string &name, const Place &, const Index &) const;
-    Product weight_gradient(const std::string &name, const Place &, const Index &) const;
+    Halide::Func product(const std::string &name, const Place &, const Index &) const;
+    Halide::Func weight_gradient(const std::string &name, const Place &, const Index &) const;
 
     // The score of a pair after all steps, and before step `of`; its weight; the gradients by the weight and by the score,
     // where the former is given. Those of a pair that is masked may be NaN.
@@ -36,8 +32,8 @@ struct LanePairs {
     Pair pair(const Halide::Expr &product, const Halide::Expr &weight_gradient, const Index &, std::size_t of = 0) const;
 
 private:
-    Product sum_of_products(const std::string &name, const Place &, const Index &, const Halide::Func &of_query,
-                            const Halide::Func &of_key, const Halide::Expr &channels) const;
+    Halide::Func sum_of_products(const std::string &name, const Place &, const Index &, const Halide::Func &of_query,
+                                 const Halide::Func &of_key, const Halide::Expr &channels) const;
 };
 
 }  // namespace attune

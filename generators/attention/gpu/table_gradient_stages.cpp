@@ -20,9 +20,8 @@ struct TableGradientBuilder {
         const std::vector<Var> place = {s.j, s.i, s.h, s.b};
         const Index at = lane.index(s.j, s.i, s.h, s.b);
         TableGradientStages::OfPair p;
-        const LanePairs::Product qk = lane.product("qk" + suffix, place, at),
-                                 of_weight = lane.weight_gradient("weight_gradient" + suffix, place, at);
-        p.qk = qk.sum, p.channel = qk.along, p.weight_gradient = of_weight.sum, p.value_channel = of_weight.along;
+        p.qk = lane.product("qk" + suffix, place, at);
+        p.weight_gradient = lane.weight_gradient("weight_gradient" + suffix, place, at);
         const LanePairs::Pair pair = lane.pair(p.qk(s.j, s.i, s.h, s.b), p.weight_gradient(s.j, s.i, s.h, s.b), at);
         p.summand = Func("summand" + suffix);
         p.summand(s.j, s.i, s.h, s.b) =

@@ -21,7 +21,6 @@ struct TableGradientStages {
     // A pair's products, and its summand, which is 0 where it is masked.
     struct OfPair {
         Halide::Func qk, weight_gradient, summand;
-        Halide::RVar channel, value_channel;
     };
     OfPair for_bias, for_slopes;
     Halide::Func bias_sum, bias;       // (j, i, h, b)

@@ -14,9 +14,7 @@ WeightsSimtStages weights_simt_stages(const WeightsSimtInputs &in, const Score &
     const GradientInputs rows{f, {}, in.lse, {}};
     const LanePairs lane{rows, score, in.exp2};
     const Index at = lane.index(j, i, h, b);
-    const LanePairs::Product of_total = lane.product("qk_of_total", {j, i, h, b}, at),
-                             qk = lane.product("qk_of_weights", {j, i, h, b}, at);
-    s.qk_of_total = of_total.sum, s.qk = qk.sum;
+    s.qk_of_total = lane.product("qk_of_total", {j, i, h, b}, at), s.qk = lane.product("qk_of_weights", {j, i, h, b}, at);
     const LanePairs::Pair summed = lane.pair(s.qk_of_total(j, i, h, b), {}, at);
     s.weight_of_total = Func("weight_of_total"), s.total = Func("row_totals");
     s.weight_of_total(j, i, h, b) = select(lane.is_seen(at) && !is_masked(summed.score), summed.weight, 0.0f);
