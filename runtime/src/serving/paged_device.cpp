@@ -110,7 +110,9 @@ Status prepare(const Context::State &state, const PagedCall &p, const PagedOptio
                                {"out", call.out},
                                {"lse", call.lse},
                                {"key_pages.scale", call.key_scales.scale},
-                               {"value_pages.scale", call.value_scales.scale}};
+                               {"value_pages.scale", call.value_scales.scale},
+                               {"key_pages.minimum", call.key_scales.minimum},
+                               {"value_pages.minimum", call.value_scales.minimum}};
     if (Status s = check_32_bit_places(views, kernels_for_a_device); !s.ok()) return s;
     if (Status s = find_bands(p, o, call.sizes, run); !s.ok()) return s;
     return choose_attention_on_device(state, call, o.variant, run.choice);
