@@ -57,22 +57,13 @@ Arguments dropout(Type real) {
 Arguments blocks_of_mask(int dimensions) { return only_for("user", {"masked"}, buffers({"blocks"}, dimensions)); }
 Arguments captures_of_user() { return only_for("user", {"unmasked", "masked"}, {captures()}); }
 
-// Arguments of quantised keys and values: their scales.
-Arguments scales_of_rows() {
+// Arguments of quantised keys and values: their scales, and of int4 two numbers that say which group a channel is in.
+Arguments scales_of_rows(const std::vector<std::string> &groups) {
     return join({only_for("cache", {"int8", "int4"}, buffers({"key_scale_f16", "value_scale_f16"}, 4)),
                  only_for("cache", {"int8"}, buffers({"key_scale_f32", "value_scale_f32"}, 4)),
                  only_for("cache", {"int8"}, numbers({"key_scale_is_f16", "value_scale_is_f16"}, boolean)),
                  only_for("cache", {"int4"}, buffers({"key_minimum", "value_minimum"}, 4)),
-                 only_for("cache", {"int4"}, numbers({"key_blocks_of_group", "value_blocks_of_group"}, int32))});
-}
-
-// The same on a device, where a channel is found by bits of its number.
-Arguments scales_on_device() {
-    return join({only_for("cache", {"int8"}, buffers({"key_scale_f32", "value_scale_f32"}, 4)),
-                 only_for("cache", {"int8", "int4"}, buffers({"key_scale_f16", "value_scale_f16"}, 4)),
-                 only_for("cache", {"int8"}, numbers({"key_scale_is_f16", "value_scale_is_f16"}, boolean)),
-                 only_for("cache", {"int4"}, buffers({"key_minimum", "value_minimum"}, 4)),
-                 only_for("cache", {"int4"}, numbers({"key_group_bits", "value_group_bits"}, int32))});
+                 only_for("cache", {"int4"}, numbers(groups, int32))});
 }
 
 ArgumentLists attention() {
@@ -85,7 +76,7 @@ ArgumentLists attention() {
                                  only_for("cache", {"pages", "int8", "int4"},
                                           join({{buffer("row_shift", 2)}, numbers({"keys", "heads_of_task"}, int32)})),
                                  only_for("kind", of_values, buffers({"value"}, 4)),
-                                 scales_of_rows(),
+                                 scales_of_rows({"key_blocks_of_group", "value_blocks_of_group"}),
                                  only_for("pair", {"additive"}, {buffer("pair_weight", 1), number("pair_bias", f64)}),
                                  only_for("kind", scored, join({softcap_to_mask(f64, 4), sinks()})),
                                  only_for("kind", of_values, buffers({"finite_values"}, 1)),
@@ -145,7 +136,7 @@ ArgumentLists attention_on_device() {
                 {buffer("offsets", 1), buffer("lengths", 2)},
                 only_for("cache", {"pages", "int8", "int4"},
                          join({{buffer("block_table", 2)}, numbers({"keys", "pages", "page_bits", "page_stride"}, int32)})),
-                scales_on_device(),
+                scales_of_rows({"key_group_bits", "value_group_bits"}),
                 only_for("pair", {"additive"},
                          {number("has_pair_weight", boolean), buffer("pair_weight", 1), number("pair_bias", f32)}),
                 only_for("schedule", mma, numbers({"query_address", "key_address", "value_address"}, uint64)),

@@ -15,8 +15,8 @@ public:
 
     // Called in configure().
     void add_int8_to(Halide::Internal::GeneratorBase &generator) {
-        for (Rows &r : rows_) r.scale_f32 = generator.add_input<Halide::Buffer<>>(r.name + "_scale_f32", Halide::Float(32), 4);
         add_scales_f16_to(generator);
+        for (Rows &r : rows_) r.scale_f32 = generator.add_input<Halide::Buffer<>>(r.name + "_scale_f32", Halide::Float(32), 4);
         for (Rows &r : rows_) r.scale_is_f16 = generator.add_input<bool>(r.name + "_scale_is_f16");
     }
     void add_int4_to(Halide::Internal::GeneratorBase &generator) {
