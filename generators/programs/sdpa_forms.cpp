@@ -181,7 +181,7 @@ const std::vector<NamedForm> &sdpa_forms() {
         {"root", root_form},
         {"prefill", prefill_form},
         {"bf16_dot", bf16_dot_form},
-        {"amx", amx_form},
+        {"amx", amx_form, false, true},
         {"decode", decode_form, true},
         {"split", split_form},
         {"rows", rows_form},

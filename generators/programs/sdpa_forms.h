@@ -39,6 +39,7 @@ struct NamedForm {
     std::string schedule;
     SdpaForm (*make)(const SdpaKernel &, const SdpaParameters &, const Halide::Target &);
     bool reads_pages = false;  // rows of keys and values may be in pages (placed_rows.h)
+    bool parts_keys = false;   // products are of bf16 parts of wider keys
 };
 const std::vector<NamedForm> &sdpa_forms();
 

@@ -221,7 +221,7 @@ private:
         attune::AdditiveInputs additive;
         if (is_additive()) additive = {*pair_weight, *pair_bias};
         switch (pair) {
-        case Pair::cosine: return attune::cosine_pair(in.query, in.key, in.head_dim, accumulator());
+        case Pair::cosine: return attune::cosine_pair(in.query, in.key, in.head_dim, accumulator(), named_form().parts_keys);
         case Pair::gaussian: return attune::gaussian_pair(accumulator());
         case Pair::additive: return attune::additive_pair(additive, accumulator());
         case Pair::additive_separable: return attune::additive_separable_pair(additive, accumulator());

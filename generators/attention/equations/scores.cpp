@@ -43,23 +43,31 @@ Expr power_of_two(const Expr &x) {
 
 }  // namespace
 
-PairTerm cosine_pair(Func &scaled_query, const Func &key, const Expr &head_dim, Type type) {
+PairTerm cosine_pair(Func &query, Func &key, const Expr &head_dim, Type type, bool scales_keys) {
     const Var d("d"), s("s"), h("h"), b("b");
-    const Func query = scaled_query;
-    auto norms_of = [&](const std::string &name, const Func &x) {
-        return inverse_norms(
-            name, [&](const Expr &d) -> Expr { return x(d, s, h, b); }, {s, h, b}, head_dim, type);
-    };
-    Func query_inverse = norms_of("query_inverse_norm", query), key_norm = norms_of("key_norm", key), query_norm("query_norm");
-    const Expr power = power_of_two(query_inverse(s, h, b));
-    query_norm(s, h, b) = strict_float(query_inverse(s, h, b) / power);
-    scaled_query = Func("scaled_query");
-    scaled_query(d, s, h, b) = strict_float(cast(type, query(d, s, h, b)) * power);
     PairTerm pair;
+    // 1 / |x| of each row of x.
+    auto inverse_of = [&](const std::string &name, const Func &x) {
+        pair.prepared.push_back(inverse_norms(
+            name, [&](const Expr &d) -> Expr { return x(d, s, h, b); }, {s, h, b}, head_dim, type));
+        return pair.prepared.back();
+    };
+    // x becomes rows of norms from 1/2 to 1; 1 / |x| of these.
+    auto scale_rows = [&](const std::string &name, Func &x) {
+        const Func rows = x, inverse = inverse_of(name + "_inverse_norm", x);
+        const Expr power = power_of_two(inverse(s, h, b));
+        Func norm(name + "_norm");
+        norm(s, h, b) = strict_float(inverse(s, h, b) / power);
+        x = Func("scaled_" + name);
+        x(d, s, h, b) = strict_float(cast(type, rows(d, s, h, b)) * power);
+        pair.prepared.push_back(norm);
+        return norm;
+    };
+    const Func query_norm = scale_rows("query", query);
+    const Func key_norm = scales_keys ? scale_rows("key", key) : inverse_of("key_norm", key);
     pair.finish = [=](Expr sum, const Index &at) {
         return sum * query_norm(at.i, at.h, at.b) * key_norm(at.j, at.key_head, at.b);
     };
-    pair.prepared = {query_inverse, query_norm, key_norm};
     pair.unit_rows = true;
     return pair;
 }

@@ -8,8 +8,9 @@
 namespace attune {
 
 // Cosine: sum q k / (|q| |k|), 0 where q or k is all zeros. The query (d, s, h, b) becomes rows of norms from 1/2 to 1, scaled
-// by powers of two, so that no product with a key leaves the range of the type.
-PairTerm cosine_pair(Halide::Func &query, const Halide::Func &key, const Halide::Expr &head_dim, Halide::Type);
+// by powers of two, so that no product with a key leaves the range of the type; with scales_keys so does the key, for forms
+// whose products are of parts of keys, the smallest of which would vanish.
+PairTerm cosine_pair(Halide::Func &query, Halide::Func &key, const Halide::Expr &head_dim, Halide::Type, bool scales_keys);
 
 // 1 / |x| of each row x(d, row...), as a Func of that name: 0 for rows of zeros or with Inf, NaN for rows with NaN. No square
 // overflows or vanishes in a row whose norm is between 2^-121 and 2^116 (f64: 2^-1011 and 2^1006).
