@@ -41,11 +41,16 @@ SdpaNumerics numerics_of(const SdpaKernel &kernel, const SdpaParameters &n, cons
     return numerics;
 }
 
-// KV blocks of split-KV are long: at most 64 keys are summed one after another.
+// Keys that are summed one after another in a KV block that is long.
 int keys_of_a_sum(const SdpaNumerics &numerics) {
     int keys = std::max(64 / numerics.kv_subblock, 1) * numerics.kv_subblock;
     while (keys > numerics.kv_subblock && numerics.kv_block % keys != 0) keys -= numerics.kv_subblock;
     return keys;
+}
+// Over 256 weights that are summed one after another may leave lse more than two roundings of f32 from the exact one.
+SdpaNumerics with_short_sums(SdpaNumerics numerics) {
+    if (numerics.kv_block > 256) numerics.sum_weights = keys_of_a_sum(numerics);
+    return numerics;
 }
 SdpaNumerics split_numerics_of(const SdpaKernel &kernel, const SdpaParameters &n, const Target &target) {
     SdpaNumerics numerics = numerics_of(kernel, n, target);
@@ -86,19 +91,20 @@ SdpaForm autoscheduled_form(const SdpaKernel &kernel, const SdpaParameters &n, c
 SdpaForm prefill_form(const SdpaKernel &kernel, const SdpaParameters &n, const Target &target) {
     PrefillParameters parameters{n.kv_block, n.tile_q, n.key_tile, n.channel_tile};
     parameters.line_channels = line_channels_of(parameters, kernel.type, kernel.accumulator);
-    SdpaForm form = form_of<SdpaStages>(numerics_of(kernel, n, target), hints_for_prefill(parameters, kernel), sdpa_stages,
-                                        [=](SdpaStages &s, const Func &out, const SdpaTensors &of, Passes &passes) {
-                                            schedule_prefill(s, out, parameters, target, of.value_dim);
-                                            if (n.prefetch_tiles) fetch_next_tiles(s, passes, of.key, of.value, n.channel_tile);
-                                            if (n.prefetch_queries)
-                                                fetch_next_queries(s, out, passes, of.query, kernel.head_dim);
-                                            fetch_given_tables(s, of, parameters, passes);
-                                        });
+    SdpaForm form =
+        form_of<SdpaStages>(with_short_sums(numerics_of(kernel, n, target)), hints_for_prefill(parameters, kernel), sdpa_stages,
+                            [=](SdpaStages &s, const Func &out, const SdpaTensors &of, Passes &passes) {
+                                schedule_prefill(s, out, parameters, target, of.value_dim);
+                                if (n.prefetch_tiles) fetch_next_tiles(s, passes, of.key, of.value, n.channel_tile);
+                                if (n.prefetch_queries) fetch_next_queries(s, out, passes, of.query, kernel.head_dim);
+                                fetch_given_tables(s, of, parameters, passes);
+                            });
     form.fetches_tiles = form.fetches_tables = true;
     return form;
 }
 
 SdpaForm bf16_dot_form(const SdpaKernel &kernel, const SdpaParameters &n, const Target &target) {
+    require(kernel.bf16_products, "schedule bf16_dot is for dot products of bf16, without dropout");
     const PrefillParameters parameters{n.kv_block, n.tile_q, n.key_tile, n.channel_tile};
     SdpaForm form = form_of<SdpaBf16DotStages>(
         numerics_of(kernel, n, target), hints_for_bf16_dot(parameters, kernel),
@@ -117,7 +123,7 @@ SdpaForm bf16_dot_form(const SdpaKernel &kernel, const SdpaParameters &n, const 
 SdpaForm amx_form(const SdpaKernel &kernel, const SdpaParameters &n, const Target &target) {
     const PrefillParameters parameters{n.kv_block, n.tile_q, n.kv_subblock, n.channel_tile};
     return form_of<SdpaAmxStages>(
-        numerics_of(kernel, n), hints_for_amx(parameters, kernel),
+        with_short_sums(numerics_of(kernel, n)), hints_for_amx(parameters, kernel),
         [round = rounding_to_bf16(target)](const SdpaInputs &in, const SdpaNumerics &numerics, const ScheduleHints &hints,
                                            const Score &score) {
             return sdpa_amx_stages(in, numerics, hints, score, round, amx_tile_depth);

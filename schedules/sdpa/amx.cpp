@@ -38,8 +38,7 @@ static void schedule_weights(const SdpaStages &s, const KvBlockStages &partials,
         return;
     }
     schedule_row_max(s, p, kv_block, lanes, one_kv_block);
-    one_kv_block(p.row_sum.compute_at(kv_block)).vectorize(r, lanes).unroll(r);
-    Stage sum = p.row_sum.update();
+    Stage sum = schedule_row_sum(s, p, kv_block, lanes, one_kv_block).update();
     sum.unroll(factors.element);
     in_pairs(sum);
     sum.unroll(r).compute_with(first.update(), keys.key);

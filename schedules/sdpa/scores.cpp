@@ -55,18 +55,23 @@ void schedule_row_max(const SdpaStages &s, const KvBlockStages &partials, const 
     if (same_keys(p.max_keys, p.score_keys)) max.unroll(p.max_keys.key).compute_with(p.score.update(0), p.score_keys.subblock);
 }
 
+Func schedule_row_sum(const SdpaStages &s, const KvBlockStages &partials, const LoopLevel &kv_block, int lanes,
+                      const OneTask &one_task) {
+    KvBlockStages p = partials;
+    auto lanes_are_rows = [&](Func f) -> Func { return one_task(f.compute_at(kv_block)).vectorize(s.r, lanes).unroll(s.r); };
+    const Func sum = lanes_are_rows(p.row_sum);
+    if (!p.subblock_sum.defined()) return sum;
+    p.row_sum.update().vectorize(s.r, lanes).unroll(s.r);
+    return lanes_are_rows(p.subblock_sum);
+}
+
 void schedule_softmax(const SdpaStages &s, const KvBlockStages &partials, const LoopLevel &kv_block, int lanes,
                       const OneTask &one_task) {
     const Var r = s.r, k = s.k;
     KvBlockStages p = partials;
     auto lanes_are_rows = [&](Func f) -> Func { return one_task(f).vectorize(r, lanes); };
     schedule_row_max(s, p, kv_block, lanes, one_task);
-    lanes_are_rows(p.row_sum.compute_at(kv_block)).unroll(r);
-    Func sums = p.row_sum;
-    if (p.subblock_sum.defined()) {
-        p.row_sum.update().vectorize(r, lanes).unroll(r);
-        sums = lanes_are_rows(p.subblock_sum.compute_at(kv_block)).unroll(r);
-    }
+    Func sums = schedule_row_sum(s, p, kv_block, lanes, one_task);
     sums.update().reorder(r, p.sum_keys.key, p.sum_keys.subblock).vectorize(r, lanes).unroll(r);
     one_task(p.weight.compute_at(kv_block));
     if (same_keys(p.sum_keys, p.weight_keys)) {

@@ -160,9 +160,11 @@ void schedule_qk_and_scores(const SdpaStages &, const KvBlockStages &, const Hal
                             const OneTask &);
 void schedule_kv_block(const SdpaStages &, const KvBlockStages &, const Halide::LoopLevel &kv_block,
                        const Halide::LoopLevel &channels, bool in_blocks, int lanes, const OneTask &, int sum_blocks = 0);
-// The softmax of one KV block, and its maxima alone.
+// The softmax of one KV block; its maxima alone; and its row sum, which gives the Func that adds the weights.
 void schedule_softmax(const SdpaStages &, const KvBlockStages &, const Halide::LoopLevel &kv_block, int lanes, const OneTask &);
 void schedule_row_max(const SdpaStages &, const KvBlockStages &, const Halide::LoopLevel &kv_block, int lanes, const OneTask &);
+Halide::Func schedule_row_sum(const SdpaStages &, const KvBlockStages &, const Halide::LoopLevel &kv_block, int lanes,
+                              const OneTask &);
 // The scores of one KV block without QK^T, which is computed block by block within the scores. Then the steps of the score, one
 // pass each over the scores in L1, skipped as a whole where its option is not given.
 void schedule_scores(const SdpaStages &, const KvBlockStages &, const Halide::LoopLevel &kv_block, int lanes, const OneTask &);

@@ -73,11 +73,9 @@ struct AmxBuilder {
                 build.softmax.p(score, p.row_max(r, c, t, h, b), parts > 1 ? exp2_nonpositive : exp2_nonpositive_for_bf16);
             weights(r, k, c, t, h, b) = masked ? build.softmax.kept_p(weight, score) : weight;
             p.weight = weights;
-            p.row_sum = Func("row_sum" + suffix);
-            p.row_sum(r, c, t, h, b) = 0.0f;
             // Strict: otherwise two keys may be summed before they join the row sum, in some of the loops over KV blocks and
             // not in others.
-            p.row_sum(r, c, t, h, b) = strict_float(p.row_sum(r, c, t, h, b) + weights(r, at.key(), c, t, h, b));
+            build.sum_weights(p, suffix, at.key(), weights(r, at.key(), c, t, h, b), true);
         }
         auto weight = [&](int e) { return weights(r, at.pair() * 2 + e, c, t, h, b); };
         for (int n = 0; n < parts; n++) {

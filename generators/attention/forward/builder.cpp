@@ -287,7 +287,6 @@ KvBlockStages Builder::block_stages(const std::string &suffix, bool masked) cons
 void Builder::weigh(KvBlockStages &p, const std::string &suffix, bool masked) const {
     Var r = s.r, k = s.k, c = s.c, t = s.t, h = s.h, b = s.b;
     p.weight = Func("weight" + suffix);
-    p.row_sum = Func("row_sum" + suffix);
     const KvBlockKeys weight_keys = kv_block_keys("weight_key" + suffix, masked, c);
     const KvBlockKeys sum_keys = hints.joins_passes ? weight_keys : kv_block_keys("sum_key" + suffix, masked, c);
     p.weight_keys = weight_keys.loop(), p.sum_keys = sum_keys.loop();
@@ -299,19 +298,25 @@ void Builder::weigh(KvBlockStages &p, const std::string &suffix, bool masked) co
     p.weight(r, k, c, t, h, b) = undef(type);
     p.weight(r, joined(weight_keys.key()), c, t, h, b) = p.made_weight(r, weight_keys.key(), c, t, h, b);
     const Expr counted = (hints.joins_passes ? p.made_weight : p.weight)(r, sum_keys.key(), c, t, h, b);
-    p.row_sum(r, c, t, h, b) = value_of(0);
-    if (numerics.sum_weights) {
-        Var subblock("subblock");
-        RDom blocks(0, numerics.kv_block / numerics.sum_weights, "sum_subblock" + suffix);
-        p.subblock_sum = Func("subblock_sum" + suffix);
-        p.subblock_sum(r, subblock, c, t, h, b) = value_of(0);
-        FuncRef l = p.subblock_sum(r, sum_keys.key() / numerics.sum_weights, c, t, h, b);
-        l = softmax.l(l, counted);
-        p.row_sum(r, c, t, h, b) = softmax.l(p.row_sum(r, c, t, h, b), p.subblock_sum(r, blocks, c, t, h, b));
-    } else {
-        p.row_sum(r, c, t, h, b) = softmax.l(p.row_sum(r, c, t, h, b), counted);
-    }
+    sum_weights(p, suffix, sum_keys.key(), counted);
     drop_out(p, suffix, masked);
+}
+
+void Builder::sum_weights(KvBlockStages &p, const std::string &suffix, const Expr &key, const Expr &weight, bool strict) const {
+    Var r = s.r, c = s.c, t = s.t, h = s.h, b = s.b;
+    const auto add = [&](FuncRef l) {
+        const Expr sum = softmax.l(l, weight);
+        l = strict ? strict_float(sum) : sum;
+    };
+    p.row_sum = Func("row_sum" + suffix);
+    p.row_sum(r, c, t, h, b) = value_of(0);
+    if (!numerics.sum_weights) return add(p.row_sum(r, c, t, h, b));
+    Var subblock("subblock");
+    RDom blocks(0, numerics.kv_block / numerics.sum_weights, "sum_subblock" + suffix);
+    p.subblock_sum = Func("subblock_sum" + suffix);
+    p.subblock_sum(r, subblock, c, t, h, b) = value_of(0);
+    add(p.subblock_sum(r, key / numerics.sum_weights, c, t, h, b));
+    p.row_sum(r, c, t, h, b) = softmax.l(p.row_sum(r, c, t, h, b), p.subblock_sum(r, blocks, c, t, h, b));
 }
 
 void Builder::all_block_stages() {

@@ -79,6 +79,9 @@ struct Builder {
     // The key of an update that is to be fused with another one, with joins_passes.
     Expr joined(const Expr &key) const;
     void weigh(KvBlockStages &, const std::string &suffix, bool masked) const;
+    // The row sum of the weights of these keys, which is `strict` where one loop makes them with other Funcs.
+    void sum_weights(KvBlockStages &, const std::string &suffix, const Expr &key, const Expr &weight,
+                     bool strict = false) const;
     // The keys of KV block c in blocks of `width`; 0: the width at which unseen blocks can be left out.
     KvBlockKeys kv_block_keys(const std::string &name, bool masked, Expr c, int width = 0) const;
     Expr key_in_kv_block(Expr k) const;
