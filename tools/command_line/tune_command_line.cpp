@@ -82,10 +82,10 @@ void add_compare(CLI::App &app) {
         app.add_subcommand("compare", "Schedules and parameters of one function side by side: a table, and a chart");
     command->add_option("op", given->op, op_words)->required();
     add_regret(*command, given);
-    command->add_option(
-        "--contender", given->contenders,
-        "\"label=schedule [name=number...]\", parameters in use where there are none, or \"label=schedule@target\", what is "
-        "recorded for that target; the first is what the others are compared with [root, and what is in use]");
+    command->add_option("--contender", given->contenders,
+                        "\"label=schedule [name=number...]\", without numbers those in use or recorded for this machine, or "
+                        "\"label=schedule@target\", what is recorded for that target; the first is what the others are "
+                        "compared with [root, and what is in use]");
     command->add_option("--shapes", given->shapes, "CSV of shapes [some of each class]");
     command->add_option("--picture", given->picture, "SVG");
     command->add_option("--build", given->build, build_words);

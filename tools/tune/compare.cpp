@@ -28,7 +28,7 @@ struct Contender {
 };
 
 // A contender: "label=schedule [name=number...]", or "label=schedule@target" for the parameters that the files of `schedules`
-// have for the target.
+// have for the target. A schedule without either has those in use, or of the cell's target where another schedule is in use.
 Contender contender_of(const std::string &text, const Cell &cell, const std::string &schedules) {
     const std::size_t equals = text.find('='), space = std::min(text.find(' ', equals), text.size());
     const std::size_t at = std::min(text.find('@', equals), space);
@@ -38,7 +38,7 @@ Contender contender_of(const std::string &text, const Cell &cell, const std::str
             "--contender", "must be \"label=schedule [name=number...]\" or \"label=schedule@target\", got \"" + text + "\"");
     Contender c{text.substr(0, equals), cell, {}, "", "", 0, {}, {}};
     c.cell.schedule = text.substr(equals + 1, at - equals - 1);
-    if (c.cell.schedule != cell.schedule) c.cell.shape_class.clear();
+    const bool in_use = c.cell.schedule == cell.schedule;
     if (at < space) {
         const std::string target = text.substr(at + 1, space - at - 1);
         c.candidate.parameters = parameters_in(schedules, c.cell, target);
@@ -47,16 +47,18 @@ Contender contender_of(const std::string &text, const Cell &cell, const std::str
                                                          cell.variant + ": \"" + text + "\"");
     } else if (space < text.size()) {
         c.candidate.parameters = parse_parameters(text.substr(space + 1));
-    } else if (c.cell.schedule == cell.schedule) {
-        c.candidate.parameters = cell.shipped;
+    } else {
+        c.candidate.parameters = in_use ? cell.shipped : parameters_in(schedules, c.cell, cell.target);
     }
+    if (!in_use) c.cell.shape_class.clear();
     return c;
 }
 
 std::vector<Contender> contenders_of(const CompareArguments &a, const Cell &cell, const std::string &schedules) {
     std::vector<Contender> all;
     for (const std::string &given : a.contenders) all.push_back(contender_of(given, cell, schedules));
-    if (all.empty()) all = {contender_of("root=root", cell, {}), contender_of("in use=" + cell.schedule, cell, {})};
+    if (all.empty())
+        all = {contender_of("root=root", cell, schedules), contender_of("in use=" + cell.schedule, cell, schedules)};
     return all;
 }
 
