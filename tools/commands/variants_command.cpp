@@ -10,8 +10,8 @@
 namespace attune::program {
 namespace {
 
-constexpr std::size_t text_width = 160, columns = 9;
-// A row of the table. The name begins with the op, which needs no column.
+constexpr std::size_t text_width = 160, columns = 8;
+// A row of the table. Op and target have no column: they are long, and in the name.
 using Row = std::array<std::string, columns>;
 
 // Whether the record of a variant (schedules/<op>/tuned/<target>.json) has a time: else its provenance says "measured": false.
@@ -21,7 +21,6 @@ Row row_of(const VariantInfo &v) {
     return {std::string(v.name),
             name_of(v.dtype),
             v.head_dim == 0 ? "any" : std::to_string(v.head_dim),
-            std::string(v.target),
             std::string(v.schedule),
             v.shape_class.empty() ? "-" : std::string(v.shape_class),
             v.kind.empty() ? "-" : std::string(v.kind),
@@ -49,7 +48,7 @@ std::string wrapped(const std::string &text, std::size_t indent) {
 
 std::string variants_text() {
     const std::vector<VariantInfo> all = variants();
-    std::vector<Row> rows = {{"name", "type", "head size", "target", "schedule", "class", "kind", "dispatched", "runs here"}};
+    std::vector<Row> rows = {{"name", "type", "head size", "schedule", "class", "kind", "dispatched", "runs here"}};
     for (const VariantInfo &v : all) rows.push_back(row_of(v));
     std::array<std::size_t, columns> width{};
     for (const Row &row : rows)
