@@ -72,6 +72,18 @@ TEST_CASE("device: a kernel is queued on the caller's stream, nothing is copied 
     CHECK(counts->waits == before.waits);
 }
 
+TEST_CASE("device: the primary context of a device by its number", "[device]") {
+    Tensors t;
+    attune::Context first({.device = {.cuda_device = 0}});
+    CHECK(t.run(first).message() == "");
+    CHECK(defect(t.of) == "");
+    attune::Context missing({.device = {.cuda_device = 77}}), far({.device = {.cuda_device = std::int64_t(1) << 32}});
+    CHECK(t.run(missing).message() == "device.cuda_device: the CUDA driver gives no device 77");
+    CHECK(t.run(far).message() == "device.cuda_device: the CUDA driver gives no device 4294967296");
+    CHECK(attune::Context({.device = {.cuda_device = -2}}).status().message() ==
+          "device.cuda_device: must be the number of a device, or -1 for none, got -2");
+}
+
 TEST_CASE("device: a packed batch is a kernel of each sequence with queries, on the caller's stream", "[device]") {
     if (!driver_counts()) {
         WARN("SKIPPED: only the interpreter counts what it is asked for");

@@ -220,9 +220,12 @@ typedef struct attune_device_options {
     void *workspace;
     // bytes: of the workspace; a call that takes more is refused
     size_t workspace_bytes;
+    // number of the CUDA device whose primary context, that of the CUDA runtime, is taken where cuda_context is NULL; -1:
+    // none
+    int64_t cuda_device;
 } attune_device_options;
 #define ATTUNE_DEVICE_OPTIONS_INIT \
-    { sizeof(attune_device_options), NULL, NULL, 0, 0, NULL, 0 }
+    { sizeof(attune_device_options), NULL, NULL, 0, 0, NULL, 0, -1 }
 
 // Resources of a context.
 typedef struct attune_context_options {

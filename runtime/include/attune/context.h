@@ -4,6 +4,7 @@
 #include "attune/detail/api.h"
 #include "attune/status.h"
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -22,6 +23,9 @@ struct Allocator {
 struct DeviceOptions {
     void *cuda_context = nullptr;  // a CUcontext; null: the one that is current in the thread of the call
     void *cuda_stream = nullptr;   // a CUstream of that context; null: its default stream
+    // Number of the CUDA device whose primary context, that of the CUDA runtime and of PyTorch, is taken where cuda_context is
+    // null; -1: none.
+    std::int64_t cuda_device = -1;
     // Compute on the CPU where no kernel can run because the build has none, or the machine no driver; the CPU must then be
     // able to reach the tensors. Otherwise such a call is refused.
     bool cpu_instead = false;

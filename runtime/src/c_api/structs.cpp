@@ -12,7 +12,8 @@ static_assert(sizeof(attune_allocator) == end_of(members_of_allocator), "padding
 constexpr Member members_of_device_options[] = {
     ATTUNE_MEMBER(attune_device_options, cuda_context), ATTUNE_MEMBER(attune_device_options, cuda_stream),
     ATTUNE_MEMBER(attune_device_options, cpu_instead),  ATTUNE_MEMBER(attune_device_options, reserved),
-    ATTUNE_MEMBER(attune_device_options, workspace),    ATTUNE_MEMBER(attune_device_options, workspace_bytes)};
+    ATTUNE_MEMBER(attune_device_options, workspace),    ATTUNE_MEMBER(attune_device_options, workspace_bytes),
+    ATTUNE_MEMBER(attune_device_options, cuda_device)};
 static_assert(sizeof(attune_device_options) == end_of(members_of_device_options), "padding at the end");
 constexpr Member members_of_context_options[] = {
     ATTUNE_MEMBER(attune_context_options, threads), ATTUNE_MEMBER(attune_context_options, scratch_bytes_per_thread),
@@ -239,6 +240,7 @@ DeviceOptions read(Reader &reader, const attune_device_options *given, const Nam
     reader.reserved(from.reserved, {"reserved", &name});
     to.workspace = from.workspace;
     to.workspace_bytes = from.workspace_bytes;
+    to.cuda_device = from.cuda_device;
     return to;
 }
 

@@ -3,6 +3,7 @@
 #include "HalideRuntimeCuda.h"
 #include "execution/halide_runtime.h"  // before others of the runtime
 #include "execution/published.h"
+#include <climits>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <mutex>
@@ -14,7 +15,11 @@ namespace {
 struct Driver {
     int (*init)(unsigned) = nullptr;
     int (*device_count)(int *) = nullptr;
+    int (*device)(int *, int number) = nullptr;
+    int (*primary_context)(void **, int device) = nullptr;
     int (*current_context)(void **) = nullptr;
+    int (*push_context)(void *) = nullptr;
+    int (*pop_context)(void **) = nullptr;
     int (*allocate)(std::uint64_t *, std::size_t, void *stream) = nullptr;
     int (*release)(std::uint64_t, void *stream) = nullptr;
     int (*set_attribute)(void *function, int attribute, int value) = nullptr;
@@ -28,7 +33,9 @@ struct Driver {
             return;
         }
         find(library, "cuInit", init), find(library, "cuDeviceGetCount", device_count);
+        find(library, "cuDeviceGet", device), find(library, "cuDevicePrimaryCtxRetain", primary_context);
         find(library, "cuCtxGetCurrent", current_context);
+        find(library, "cuCtxPushCurrent_v2", push_context), find(library, "cuCtxPopCurrent_v2", pop_context);
         find(library, "cuMemAllocAsync", allocate), find(library, "cuMemFreeAsync", release);
         find(library, "cuFuncSetAttribute", set_attribute);
         if (!missing.empty()) return;
@@ -98,17 +105,41 @@ void install_hooks() {
 
 const std::string &missing() { return driver().missing; }
 
-// The context of a call, or why there is none.
-Status find_context(const Context::State &context, void *&found) {
-    found = context.device.cuda_context;
+// The CUDA context of a call, or why there is none. A primary context is retained for good, as by the CUDA runtime.
+Status find_context(Context::State &context, void *&found) {
+    DeviceOptions &options = context.device;
+    if (!options.cuda_context && options.cuda_device >= 0) {
+        int device = 0;
+        const bool has_number = options.cuda_device <= INT_MAX && !driver().device(&device, int(options.cuda_device));
+        if (!has_number || driver().primary_context(&options.cuda_context, device))
+            return {StatusCode::invalid_argument,
+                    "device.cuda_device: the CUDA driver gives no device " + std::to_string(options.cuda_device)};
+    }
+    found = options.cuda_context;
     if (!found) driver().current_context(&found);
     if (found) return {};
     return {StatusCode::invalid_argument, "no CUDA context is current in this thread, and ContextOptions::device names none"};
 }
 
+// Makes a CUDA context current, whose default stream a null stream is.
+class Entered {
+public:
+    explicit Entered(void *context) : entered_(driver().push_context(context) == 0) {}
+    Entered(const Entered &) = delete;
+    Entered &operator=(const Entered &) = delete;
+    ~Entered() {
+        void *left = nullptr;
+        if (entered_) driver().pop_context(&left);
+    }
+
+private:
+    bool entered_;
+};
+
 Status allocate(Context::State &context, std::size_t bytes, void *&block) {
     void *of_call = nullptr;
     if (Status s = find_context(context, of_call); !s.ok()) return s;
+    const Entered entered(of_call);
     std::uint64_t address = 0;
     if (driver().allocate(&address, bytes, context.device.cuda_stream))
         return {StatusCode::out_of_memory, "the device has no memory for this call"};
@@ -116,6 +147,9 @@ Status allocate(Context::State &context, std::size_t bytes, void *&block) {
     return {};
 }
 void release(Context::State &context, void *block) {
+    void *of_call = nullptr;
+    if (!find_context(context, of_call).ok()) return;
+    const Entered entered(of_call);
     driver().release(reinterpret_cast<std::uint64_t>(block), context.device.cuda_stream);
 }
 

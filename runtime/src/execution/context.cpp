@@ -36,6 +36,9 @@ Status Context::read(const ContextOptions &options) {
                                                   ", or 0 for default_threads(), got " + std::to_string(options.threads)};
     if (!options.allocator.allocate != !options.allocator.release)
         return {StatusCode::invalid_argument, "allocator: give both allocate and release, or neither"};
+    if (options.device.cuda_device < -1)
+        return {StatusCode::invalid_argument, "device.cuda_device: must be the number of a device, or -1 for none, got " +
+                                                  std::to_string(options.device.cuda_device)};
     if (!options.device.workspace && options.device.workspace_bytes)
         return {StatusCode::invalid_argument,
                 "device.workspace: is null, of " + std::to_string(options.device.workspace_bytes) + " bytes"};

@@ -13,7 +13,7 @@
 using Pointer = std::uint64_t;
 
 namespace {
-constexpr int no_error = 0, invalid = 1, not_found = 500, launch_failed = 719, not_while_capturing = 900;
+constexpr int no_error = 0, invalid = 1, no_device = 101, not_found = 500, launch_failed = 719, not_while_capturing = 900;
 int something;  // target of the handles of contexts and events
 DriverCounts counts;
 
@@ -96,7 +96,7 @@ int cuCtxSynchronize() { return counts.waits++, refused() ? not_while_capturing 
 int cuStreamSynchronize(void *) { return cuCtxSynchronize(); }
 
 int cuDeviceGetCount(int *n) { return *n = 1, no_error; }
-int cuDeviceGet(int *device, int) { return *device = 0, no_error; }
+int cuDeviceGet(int *device, int number) { return *device = 0, number == 0 ? no_error : no_device; }
 int cuDeviceGetAttribute(int *value, int, int) { return *value = 64, no_error; }
 int cuDeviceGetName(char *name, int length, int) {
     return std::snprintf(name, std::size_t(length), "PTX interpreter"), no_error;
