@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Attention functions on CPUs, forward and backward, over NumPy arrays, torch tensors and anything else with DLPack.
+"""Attention functions, forward and backward, over NumPy arrays, torch tensors and anything else with DLPack.
 
     import attune
     out = attune.scaled_dot_product_attention(query, key, value, causal="bottom_right")
 
-Arrays are read and written where they are: nothing is copied. A result is a torch tensor where query is one, else a NumPy
-array. Python's lock (GIL) is released while the library computes. Errors are ValueError with the library's message.
+Arrays are read and written where they are, in the host's memory or, in a build with kernels for CUDA, in that of a device:
+nothing is copied. A result is a torch tensor where query is one, else a NumPy array. Python's lock (GIL) is released while the
+library computes. Errors are ValueError with the library's message.
 
 attune.torch has operations with autograd for PyTorch, attune.transformers an attention implementation for transformers.
 """

@@ -13,17 +13,19 @@ class UnsupportedError(ValueError):
 
 class Context:
     """
-    Threads and scratch memory of calls. Any number of threads may use one at the same time.
+    Threads, scratch memory and the stream of calls. Any number of threads may use one at the same time.
 
     Environment variables are read when it is made: ATTUNE_FORCE_VARIANT, ATTUNE_VERBOSE,
     ATTUNE_RECORD_SHAPES.
     """
 
-    def __init__(self, *, threads: int = 0, scratch_bytes_per_thread: int = 67108864) -> None:
+    def __init__(self, *, threads: int = 0, scratch_bytes_per_thread: int = 67108864, cuda_stream: int | None = None) -> None:
         """
         Args:
             threads: Most threads of a call, the caller's included; 0: one for each processor allowed.
             scratch_bytes_per_thread: Bytes of scratch kept for the next call, for each thread.
+            cuda_stream: Address of the CUstream of calls on a device, as of torch.cuda.Stream.cuda_stream; 0: the
+                default stream; None: the current stream of the arrays' library, where it tells, else the default one.
 
         Raises:
             ValueError: an option is wrong.
@@ -78,12 +80,13 @@ def alibi_slopes(heads: int) -> list[float]:
 def version() -> str:
     """Version of the library."""
 
-def plan_sdpa(*, dtype: str = 'f32', score: str = 'dot_product', batch: int = 1, query_heads: int = 1, key_heads: int = 1, queries: int = 1, keys: int = 1, head_dim: int = 1, value_dim: int = 1, scored: bool = False, tables: bool = False, dropout: bool = False, invariant: bool = False, causal: str | None = None, window: tuple[int, int] | None = None, context: Context | None = None) -> dict[str, Any]:
+def plan_sdpa(*, dtype: str = 'f32', score: str = 'dot_product', batch: int = 1, query_heads: int = 1, key_heads: int = 1, queries: int = 1, keys: int = 1, head_dim: int = 1, value_dim: int = 1, scored: bool = False, tables: bool = False, dropout: bool = False, place: str = 'host', invariant: bool = False, causal: str | None = None, window: tuple[int, int] | None = None, context: Context | None = None) -> dict[str, Any]:
     """
     The variant that attention of these sizes runs: variant, reason, workspace_bytes,
     workspace_bytes_of_any_lengths, variant_of_last_queries, candidates with predicted_us.
 
-    scored: any of softcap, bias, ALiBi, mask or sinks; tables: bias or mask.
+    scored: any of softcap, bias, ALiBi, mask or sinks; tables: bias or mask; place: where the tensors are, 'host' or
+    'device'.
     """
 
 def plan_product(*, op: str = 'linear', dtype: str = 'f32', entries: int = 1, rows: int = 1, columns: int = 1, depth: int = 1, weight_stride: int = 0, context: Context | None = None) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""transformers: the attention implementation "attune" for models on the CPU.
+"""transformers: the attention implementation "attune" for models on CPUs, and on CUDA devices where the library has kernels.
 
     import attune.transformers
     attune.transformers.register()

@@ -63,12 +63,6 @@ void check_alignment(const char *name, const attune::View &view) {
         refuse(name, "its memory is not aligned to its elements of " + std::to_string(bytes) + " bytes");
 }
 
-void check_host(const char *name, const dlpack::Device &device) {
-    if (device.type == dlpack::cpu || device.type == dlpack::cuda_host || device.type == dlpack::rocm_host) return;
-    refuse(name, "is on a device (DLPack's type " + std::to_string(device.type) + ", number " + std::to_string(device.id) +
-                     "); this function computes on the host only");
-}
-
 }  // namespace
 
 attune::View Call::of_buffer(const char *name, PyObject *array, bool writes) {
@@ -126,10 +120,32 @@ attune::View Call::of_numpy(const char *name, PyObject *array, bool writes) {
     return view;
 }
 
-attune::View Call::of_tensor(const char *name, const dlpack::Tensor &tensor) {
-    check_host(name, tensor.device);
+bool Call::on_host(const char *name, const dlpack::Device &device, const dlpack::ExchangeApi *api) {
+    if (device.type == dlpack::cpu || device.type == dlpack::cuda_host || device.type == dlpack::rocm_host) return true;
+    const std::string place =
+        " device (DLPack's type " + std::to_string(device.type) + ", number " + std::to_string(device.id) + ")";
+    if (host_only) refuse(name, "is on a" + place + "; this function computes on the host only");
+    if (device.type != dlpack::cuda && device.type != dlpack::cuda_managed)
+        refuse(name, "is on a" + place + "; the host and CUDA are served");
+    Queue queue{device.id, contexts_of_call().cuda_stream().value_or(nullptr)};
+    const bool is_named = contexts_of_call().cuda_stream().has_value();
+    if (!is_named && api && api->current_stream && api->current_stream(dlpack::cuda, device.id, &queue.stream))
+        throw nb::python_error();
+    if (queue_.device >= 0 && queue_.device != queue.device)
+        refuse(name, "is on CUDA device " + std::to_string(queue.device) + ", other arrays of the call are on device " +
+                         std::to_string(queue_.device));
+    if (queue_.device >= 0 && queue_.stream != queue.stream)
+        refuse(name, "the current stream of its library is not that of the arrays before it; name one by "
+                     "Context(cuda_stream=...)");
+    queue_ = queue;
+    return false;
+}
+
+attune::View Call::of_tensor(const char *name, const dlpack::Tensor &tensor, const dlpack::ExchangeApi *api) {
+    const bool host = on_host(name, tensor.device, api);
     attune::View view =
         start(name, static_cast<char *>(tensor.data) + tensor.byte_offset, type_of(name, tensor.type), tensor.rank);
+    if (!host) view.place = attune::Place::device;
     bool empty = false;
     std::int64_t dense = 1;
     for (int n = tensor.rank; n-- > 0; dense *= tensor.shape[n]) {
@@ -147,13 +163,16 @@ attune::View Call::of_dlpack(const char *name, nb::handle array, bool writes) {
     // The device first: an array elsewhere may refuse to be exported, or copy itself.
     const nb::object device = array.attr("__dlpack_device__")();
     const dlpack::Device said{nb::cast<std::int32_t>(nb::int_(device[0])), nb::cast<std::int32_t>(nb::int_(device[1]))};
-    check_host(name, said);
+    nb::dict stream;
+    // The array's library lets the stream of the call wait for what it has queued. 1 names the default stream.
+    if (!on_host(name, said, nullptr))
+        stream["stream"] = queue_.stream ? nb::int_(reinterpret_cast<std::uintptr_t>(queue_.stream)) : nb::int_(1);
     nb::object capsule;
     try {
-        capsule = array.attr("__dlpack__")(nb::arg("max_version") = nb::make_tuple(1, 0));
+        capsule = array.attr("__dlpack__")(nb::arg("max_version") = nb::make_tuple(1, 0), **stream);
     } catch (nb::python_error &error) {
         if (!error.matches(PyExc_TypeError)) refuse(name, "its __dlpack__ failed: " + first_line_of(error));
-        capsule = array.attr("__dlpack__")();  // a version before 1.0
+        capsule = array.attr("__dlpack__")(**stream);  // a version before 1.0
     }
     const dlpack::Tensor *tensor = nullptr;
     if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
@@ -196,7 +215,7 @@ attune::View Call::read(const char *name, nb::handle array, bool writes) {
         }
         hold(Held::versioned).with_version = managed;
         if (writes && managed->flags & dlpack::read_only_flag) refuse(name, "is read-only, and would be written");
-        return of_tensor(name, managed->tensor);
+        return of_tensor(name, managed->tensor, api);
     }
     if (nb::hasattr(array, "__dlpack__") && nb::hasattr(array, "__dlpack_device__")) return of_dlpack(name, array, writes);
     if (nb::hasattr(array, "__array_interface__")) {

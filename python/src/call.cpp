@@ -120,7 +120,11 @@ attune::View Call::make(nb::handle like, DType type, const attune::Dims &extents
     for (int n = 0; n < rank; n++)
         if (shape[n] < 0) refuse("out", "cannot be made: an extent would be negative");
     if (const dlpack::ExchangeApi *api = !given(like) || is_numpy(like) ? nullptr : exchange_of(Py_TYPE(like.ptr())).api) {
-        dlpack::Tensor prototype{nullptr, {dlpack::cpu, 0}, rank, dlpack_type(type), shape, strides, 0};
+        const bool host = queue_.device < 0;
+        dlpack::Tensor prototype{nullptr, {host ? dlpack::cpu : dlpack::cuda, host ? 0 : std::int32_t(queue_.device)},
+                                 rank,    dlpack_type(type),
+                                 shape,   strides,
+                                 0};
         std::int64_t dense = 1;
         for (int n = rank; n-- > 0; dense *= shape[n]) strides[n] = dense;
         dlpack::ManagedVersioned *managed = nullptr;
@@ -134,12 +138,14 @@ attune::View Call::make(nb::handle like, DType type, const attune::Dims &extents
             std::swap(managed->tensor.shape[1], managed->tensor.shape[2]);
             std::swap(managed->tensor.strides[1], managed->tensor.strides[2]);
         }
-        attune::View view = of_tensor("out", managed->tensor);
+        attune::View view = of_tensor("out", managed->tensor, api);
         void *object = nullptr;
         if (api->to_object(managed, &object)) throw nb::python_error();
         made = nb::steal(static_cast<PyObject *>(object));
         return view;
     }
+    if (queue_.device >= 0 && given(like) && !is_numpy(like))
+        refuse("out", "must be given: its library has no table of DLPack's to make arrays on a device");
     // The array has the query's own type where that is a bfloat16: NumPy has several, by package.
     nb::object kind = type == DType::bf16 && given(like) && is_numpy(like) ? nb::object(like.attr("dtype")) : numpy_type(type);
     const nb::object size = nb::steal(PyTuple_New(rank));

@@ -55,6 +55,8 @@ public:
     bool takes_tensors_of_autograd = false;
     // Negated views of torch are refused, or, where this is set, marked.
     bool marks_negated = false, negated = false;
+    // Arrays on a device are refused: for functions that read what arrays hold, or whose library knows no device.
+    bool host_only = false;
     Contexts *contexts = nullptr;  // null: the default Contexts of the process
     Layout layout = Layout::dense;
 
@@ -71,7 +73,7 @@ public:
     // The same for f(Context &).
     template<typename F> void run(F &&f) {
         Contexts &from = contexts_of_call();
-        Contexts::Lease lease(from);
+        Contexts::Lease lease(from, queue_);
         run_unlocked([&] { return f(lease.context()); });
         from.remember(lease.context().last_variant());
     }
@@ -91,8 +93,12 @@ private:
     attune::View of_buffer(const char *name, PyObject *array, bool writes);
     attune::View of_numpy(const char *name, PyObject *array, bool writes);
     attune::View of_dlpack(const char *name, nb::handle array, bool writes);
-    attune::View of_tensor(const char *name, const dlpack::Tensor &);
+    attune::View of_tensor(const char *name, const dlpack::Tensor &, const dlpack::ExchangeApi * = nullptr);
+    // Whether an array of this device is on the host. One on a CUDA device sets the queue of the call: the device of all of its
+    // arrays, and the stream that its Context names, or that is current in the library of the first of them.
+    bool on_host(const char *name, const dlpack::Device &, const dlpack::ExchangeApi *);
 
+    Queue queue_;
     static constexpr int inline_holds = 24;
     Held held_[inline_holds];
     int held_count_ = 0;

@@ -4,28 +4,43 @@
 
 namespace attune_python {
 
-Contexts::Contexts(const attune::ContextOptions &options) : options_(options) {
+namespace {
+constexpr std::size_t most_idle = 64;  // streams come and go
+}  // namespace
+
+Contexts::Contexts(const attune::ContextOptions &options, std::optional<void *> cuda_stream)
+    : options_(options), cuda_stream_(cuda_stream) {
     auto first = std::make_unique<attune::Context>(options);
     check(first->status());
     threads_ = first->threads();
-    free_.push_back(std::move(first));
+    idle_.push_back({{}, std::move(first)});
 }
 
-std::unique_ptr<attune::Context> Contexts::take() {
-    if (free_.empty()) return std::make_unique<attune::Context>(options_);  // a status that is not ok is the call's status
-    auto context = std::move(free_.back());
-    free_.pop_back();
-    return context;
+std::unique_ptr<attune::Context> Contexts::take(const Queue &queue) {
+    for (std::size_t n = idle_.size(); n-- > 0;) {
+        if (idle_[n].queue != queue) continue;
+        auto context = std::move(idle_[n].context);
+        idle_.erase(idle_.begin() + static_cast<std::ptrdiff_t>(n));
+        return context;
+    }
+    attune::ContextOptions options = options_;
+    options.device.cuda_device = queue.device, options.device.cuda_stream = queue.stream;
+    return std::make_unique<attune::Context>(options);  // a status that is not ok is the call's status
+}
+
+void Contexts::give_back(const Queue &queue, std::unique_ptr<attune::Context> context) {
+    if (idle_.size() == most_idle) idle_.erase(idle_.begin());
+    idle_.push_back({queue, std::move(context)});
 }
 
 std::size_t Contexts::scratch_bytes() const {
     std::size_t bytes = 0;
-    for (const auto &context : free_) bytes += context->scratch_bytes();
+    for (const Idle &idle : idle_) bytes += idle.context->scratch_bytes();
     return bytes;
 }
 
 void Contexts::release_scratch() {
-    for (const auto &context : free_) context->release_scratch();
+    for (const Idle &idle : idle_) idle.context->release_scratch();
 }
 
 Contexts &default_contexts() {

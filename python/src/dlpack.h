@@ -6,7 +6,7 @@
 
 namespace attune_python::dlpack {
 
-enum DeviceType : std::int32_t { cpu = 1, cuda_host = 3, rocm_host = 11 };
+enum DeviceType : std::int32_t { cpu = 1, cuda = 2, cuda_host = 3, rocm_host = 11, cuda_managed = 13 };
 enum TypeCode : std::uint8_t { integer = 0, unsigned_integer = 1, real = 2, bfloat = 4, boolean = 6 };
 inline constexpr std::uint64_t read_only_flag = 1;
 

@@ -3,6 +3,7 @@
 #include "options.h"
 #include "tools/picture/heatmap.h"
 #include <attune/half.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
@@ -62,6 +63,8 @@ constexpr Word<attune::Causal> causals[] = {{"none", attune::Causal::none},
                                             {"bottom_right", attune::Causal::bottom_right},
                                             {"offset", attune::Causal::offset}};
 
+constexpr Word<attune::Place> places[] = {{"host", attune::Place::host}, {"device", attune::Place::device}};
+
 nb::dict plan_sdpa(const nb::kwargs &sizes) {
     using attune::SdpaProblem;
     struct Problem : SdpaProblem {
@@ -93,6 +96,8 @@ nb::dict plan_sdpa(const nb::kwargs &sizes) {
          [](Call &, void *p, nb::handle v, const char *n) { static_cast<Problem *>(p)->tables = truth_of(n, v); }},
         {"dropout", "bool", "False", "",
          [](Call &, void *p, nb::handle v, const char *n) { static_cast<Problem *>(p)->dropout = truth_of(n, v); }},
+        {"place", "str", "'host'", "",
+         [](Call &, void *p, nb::handle v, const char *n) { static_cast<Problem *>(p)->place = word_of(n, v, places); }},
         {"invariant", "bool", "False", "",
          [](Call &, void *p, nb::handle v, const char *n) { static_cast<Problem *>(p)->invariant = truth_of(n, v); }},
         {"causal", "str | None", "None", "",
@@ -155,6 +160,7 @@ std::vector<std::vector<std::string>> labels_of(const char *name, nb::handle lab
 
 Heatmap heatmap(nb::handle weights, nb::handle valid_lens, nb::handle query_labels, nb::handle key_labels) {
     Call call;
+    call.host_only = true;
     const ConstView w = call.input("weights", weights);
     if (w.dtype != DType::f32 && w.dtype != DType::f64 && w.dtype != DType::bf16 && w.dtype != DType::f16)
         refuse("weights", std::string("type must be f32, f64, bf16 or f16, got ") + attune::name_of(w.dtype));
@@ -196,20 +202,26 @@ Heatmap heatmap(nb::handle weights, nb::handle valid_lens, nb::handle query_labe
 
 void bind_facts(nb::module_ &m) {
     using namespace nb::literals;
-    nb::class_<Contexts>(m, "Context",
-                         "Threads and scratch memory of calls. Any number of threads may use one at the same time.\n\n"
-                         "Environment variables are read when it is made: ATTUNE_FORCE_VARIANT, ATTUNE_VERBOSE,\n"
-                         "ATTUNE_RECORD_SHAPES.")
+    nb::class_<Contexts>(
+        m, "Context",
+        "Threads, scratch memory and the stream of calls. Any number of threads may use one at the same time.\n\n"
+        "Environment variables are read when it is made: ATTUNE_FORCE_VARIANT, ATTUNE_VERBOSE,\n"
+        "ATTUNE_RECORD_SHAPES.")
         .def(
             "__init__",
-            [](Contexts *into, int threads, std::size_t scratch_bytes_per_thread) {
+            [](Contexts *into, int threads, std::size_t scratch_bytes_per_thread, std::optional<std::uintptr_t> cuda_stream) {
                 attune::ContextOptions options;
                 options.threads = threads, options.scratch_bytes_per_thread = scratch_bytes_per_thread;
-                new (into) Contexts(options);
+                std::optional<void *> stream;
+                if (cuda_stream) stream = reinterpret_cast<void *>(*cuda_stream);
+                new (into) Contexts(options, stream);
             },
             nb::kw_only(), "threads"_a = 0, "scratch_bytes_per_thread"_a = std::size_t(64) << 20,
+            "cuda_stream"_a.none() = nb::none(),
             "Args:\n    threads: Most threads of a call, the caller's included; 0: one for each processor allowed.\n"
-            "    scratch_bytes_per_thread: Bytes of scratch kept for the next call, for each thread.\n\n"
+            "    scratch_bytes_per_thread: Bytes of scratch kept for the next call, for each thread.\n"
+            "    cuda_stream: Address of the CUstream of calls on a device, as of torch.cuda.Stream.cuda_stream; 0: the\n"
+            "        default stream; None: the current stream of the arrays' library, where it tells, else the default one.\n\n"
             "Raises:\n    ValueError: an option is wrong.")
         .def_prop_ro("threads", &Contexts::threads, "Most threads of a call.")
         .def_prop_ro("last_variant", &Contexts::last_variant,
@@ -235,12 +247,14 @@ void bind_facts(nb::module_ &m) {
     m.def("plan_sdpa", &plan_sdpa,
           nb::sig("def plan_sdpa(*, dtype: str = 'f32', score: str = 'dot_product', batch: int = 1, query_heads: int = 1, "
                   "key_heads: int = 1, queries: int = 1, keys: int = 1, head_dim: int = 1, value_dim: int = 1, "
-                  "scored: bool = False, tables: bool = False, dropout: bool = False, invariant: bool = False, "
+                  "scored: bool = False, tables: bool = False, dropout: bool = False, place: str = 'host', "
+                  "invariant: bool = False, "
                   "causal: str | None = None, window: tuple[int, int] | None = None, context: Context | None = None) "
                   "-> dict[str, Any]"),
           "The variant that attention of these sizes runs: variant, reason, workspace_bytes,\n"
           "workspace_bytes_of_any_lengths, variant_of_last_queries, candidates with predicted_us.\n\n"
-          "scored: any of softcap, bias, ALiBi, mask or sinks; tables: bias or mask.");
+          "scored: any of softcap, bias, ALiBi, mask or sinks; tables: bias or mask; place: where the tensors are, 'host' or\n"
+          "'device'.");
     m.def("plan_product", &plan_product, nb::kw_only(), "op"_a = "linear", "dtype"_a = "f32", "entries"_a = 1, "rows"_a = 1,
           "columns"_a = 1, "depth"_a = 1, "weight_stride"_a = 0, "context"_a.none() = nb::none(),
           nb::sig("def plan_product(*, op: str = 'linear', dtype: str = 'f32', entries: int = 1, rows: int = 1, "

@@ -36,6 +36,7 @@ void read_seed(Call &call, void *into, nb::handle v, const char *name) {
         return;
     }
     const attune::ConstView seed = call.input(name, v);
+    if (seed.place == attune::Place::device) refuse(name, "is on a device; the number is read on the host");
     if (seed.dtype != attune::DType::i64 || seed.rank != 1 || seed.extent[0] != 1 || !seed.data)
         refuse(name, "must be an integer, or an i64 array of one element");
     sdpa(into).dropout.seed = static_cast<std::uint64_t>(*static_cast<const std::int64_t *>(seed.data));

@@ -69,6 +69,7 @@ public:
 
     nb::object forward(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs &given_options) {
         Call call;
+        call.host_only = true;
         Forward f;
         read_forward(call, f, name(), query, key, value, given_options, nullptr);
         run(call, [&](Context &c) {
@@ -81,6 +82,7 @@ public:
     nb::object backward(nb::handle query, nb::handle key, nb::handle value, nb::handle out, nb::handle lse, nb::handle grad_out,
                         const nb::kwargs &given_options) {
         Call call;
+        call.host_only = true;
         Backward b;
         nb::dict result =
             read_backward(call, b, name() + ".backward", query, key, value, {out, lse, grad_out}, given_options, nullptr);
@@ -94,6 +96,7 @@ public:
     nb::object over_ranks(Collective function, const char *called, RankCommunicator &communicator, const ParallelPlan &plan,
                           nb::handle query, nb::handle key, nb::handle value, const nb::kwargs &given_options) {
         Call call;
+        call.host_only = true;
         Forward f;
         Report report;
         read_forward(call, f, name() + "." + called, query, key, value, given_options, &report);
@@ -111,6 +114,7 @@ public:
                                    nb::handle value, nb::handle out, nb::handle lse, nb::handle grad_out,
                                    const nb::kwargs &given_options) {
         Call call;
+        call.host_only = true;
         Backward b;
         Report report;
         nb::dict result = read_backward(call, b, name() + ".ring_attention_backward", query, key, value, {out, lse, grad_out},

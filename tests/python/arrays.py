@@ -10,11 +10,11 @@ def normal(rng, *shape, dtype=np.float32):
 class WithDLPack:
     """An array that has DLPack and nothing else."""
 
-    def __init__(self, array, device=None):
-        self.array, self.device = array, device
+    def __init__(self, array):
+        self.array = array
 
     def __dlpack_device__(self):
-        return self.device or self.array.__dlpack_device__()
+        return self.array.__dlpack_device__()
 
     def __dlpack__(self, **options):
         return self.array.__dlpack__(**options)

@@ -8,6 +8,7 @@ import attune
 import numpy as np
 import pytest
 from arrays import OldDLPack, WithDLPack, WithInterface, normal
+from device_arrays import ROCM, OnDevice
 
 sdpa = attune.scaled_dot_product_attention
 
@@ -21,7 +22,8 @@ def refused(says, *arguments, error=ValueError, **options):
 
 def test_other_devices(qkv):
     query, key, value = qkv
-    refused("key: is on a device", query, WithDLPack(key, (2, 0)), value)
+    refused("key: is on a device", query, OnDevice(key), value)
+    refused("key: is on a device (DLPack's type 10, number 0); the host and CUDA", query, OnDevice(key, kind=ROCM), value)
 
     class Liar(WithDLPack):  # the host's array, whose device is said to be the host, in a capsule of another
         def __dlpack_device__(self):
@@ -154,4 +156,4 @@ def test_bad_bias_of_a_device_in_gradients(qkv, rng):
     forward = sdpa(*qkv, lse=True)
     with pytest.raises(ValueError, match="^grad_out: is on a device"):
         attune.scaled_dot_product_attention_backward(*qkv, forward.out, forward.lse,
-                                                     WithDLPack(normal(rng, 2, 4, 3, 6), (2, 0)))
+                                                     OnDevice(normal(rng, 2, 4, 3, 6)))

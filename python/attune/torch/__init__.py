@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""PyTorch: operations with autograd on CPU tensors, and the library in the place of PyTorch's own attention.
+"""PyTorch: operations with autograd on CPU and CUDA tensors, and the library in the place of PyTorch's own attention.
 
     import attune.torch
     out = attune.torch.scaled_dot_product_attention(query, key, value, is_causal=True, window=(255, 0))

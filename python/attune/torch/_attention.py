@@ -10,10 +10,13 @@ from torch._C._functorch import TransformType, peek_interpreter_stack
 from torch.autograd import forward_ad
 
 from attune import UnsupportedError
-from attune._attune import torch_attention
+from attune._attune import torch_attention, variants
 from attune.torch import _ops
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+DEVICES = ("cpu", "cuda")
+HAS_CUDA = any(variant["target"].startswith("cuda") for variant in variants())  # kernels are linked in
+MOST_CHANNELS_ON_CUDA = 256
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 MOST_EXTENT = 2**31 - 1  # of an extent and of a stride
 
@@ -33,7 +36,7 @@ def is_plain(*tensors):
     for tensor in tensors:
         if tensor is not None and type(tensor) not in PLAIN:
             return False
-    return forward_ad._current_level < 0 and not torch.is_autocast_enabled("cpu")
+    return forward_ad._current_level < 0 and not (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"))
 
 
 class NeedsMore(Exception):
@@ -67,7 +70,7 @@ class PlainAttention(torch.autograd.Function):
 
 def direct(query, key, value, attn_mask, is_causal, scale, enable_gqa):
     """The result of a call that needs no option of the library's and no dispatcher; None for another call."""
-    if not query.is_cpu or not is_plain(query, key, value, attn_mask):
+    if not (query.is_cpu or (query.is_cuda and HAS_CUDA)) or not is_plain(query, key, value, attn_mask):
         return None
     if torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad or
                                     (attn_mask is not None and attn_mask.requires_grad)):
@@ -83,7 +86,8 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     """torch.nn.functional.scaled_dot_product_attention, by the library, with autograd.
 
     Args:
-        query: (N, ..., Hq, L, E); f32, f64, bf16 or f16, on the CPU.
+        query: (N, ..., Hq, L, E); f32, f64, bf16 or f16, on the CPU; or f32, bf16 or f16 on a CUDA device, where the library
+            has kernels for it: then on the current stream, and lengths, offsets and sinks are on the device as well.
         key: (N, ..., H, S, E).
         value: (N, ..., H, S, Ev).
         attn_mask: bool, True where a key takes part, or numbers that are added to the scores; broadcasts to
@@ -121,7 +125,7 @@ def general(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *
             return_lse=False):
     """The same through torch's dispatcher: autograd, torch.compile, broadcasting."""
     refuse_transforms()
-    if torch.is_autocast_enabled("cpu"):
+    if is_autocast(query):
         query, key, value, attn_mask, bias = autocast(query, key, value, attn_mask, bias)
     reason = why_unsupported(query, key, value, attn_mask, enable_gqa)
     if reason:
@@ -140,8 +144,7 @@ def general(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *
     attn_mask, bias = (table_as_four(table, outer) for table in (attn_mask, bias))
     drawn = None
     if dropout_p > 0:
-        drawn = (torch.randint(2**63 - 1, (1,), dtype=torch.int64) if seed is None
-                 else torch.tensor([seed if seed < 2**63 else seed - 2**64], dtype=torch.int64))
+        drawn = draw(seed)
     left, right = (-1, -1) if window is None else window
     tensors = (*map(_ops.dense_last, (query, key, value)), score_weight, _ops.dense_last(bias), alibi_slopes, sinks,
                _ops.dense_last(attn_mask), valid_lens, offsets, cache_lens, drawn)
@@ -152,6 +155,13 @@ def general(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *
     if outer is not None:
         out, lse = out.reshape(*outer, *out.shape[-2:]), lse.reshape(*outer, lse.shape[-1])
     return (out, lse) if return_lse else out
+
+
+def draw(seed):
+    """The seed of a call's dropout, which the library reads on the host: one of torch's generator where none is given."""
+    if seed is None:
+        return torch.randint(2**63 - 1, (1,), dtype=torch.int64, device="cpu")
+    return torch.tensor([seed if seed < 2**63 else seed - 2**64], dtype=torch.int64, device="cpu")
 
 
 def refuse_transforms():
@@ -165,9 +175,14 @@ def refuse_transforms():
         raise NotImplementedError("attune.torch: no forward-mode derivatives (jvp); use backward()")
 
 
+def is_autocast(query):
+    """Whether torch.autocast is on for the tensor's device."""
+    return query.device.type in DEVICES and torch.is_autocast_enabled(query.device.type)
+
+
 def autocast(query, *others):
     """Casts as torch.autocast does for PyTorch's own function."""
-    dtype = torch.get_autocast_dtype("cpu")
+    dtype = torch.get_autocast_dtype(query.device.type)
     cast = lambda t: t.to(dtype) if t is not None and t.is_floating_point() and t.dtype != torch.float64 else t
     return tuple(cast(t) for t in (query, *others))
 
@@ -178,8 +193,10 @@ def why_unsupported(query, key, value, attn_mask=None, enable_gqa=False):
     for name, tensor in (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask)):
         if tensor is None:
             continue
-        if not tensor.device.type == "cpu":
-            return f"{name}: is on {tensor.device.type}; the library computes on the CPU"
+        if tensor.device.type not in DEVICES:
+            return f"{name}: is on {tensor.device.type}; the library computes on CPUs and CUDA devices"
+        if tensor.device != query.device:
+            return f"{name}: is on {tensor.device}, query on {query.device}"
         if tensor.layout is not torch.strided or tensor.is_nested:
             return f"{name}: is sparse or nested"
         if any(max(extent, abs(stride) if extent > 1 else 0) > MOST_EXTENT
@@ -187,6 +204,11 @@ def why_unsupported(query, key, value, attn_mask=None, enable_gqa=False):
             return f"{name}: an extent or a stride is more than 2^31 - 1"
     if query.dtype not in DTYPES or key.dtype != query.dtype or value.dtype != query.dtype:
         return f"query, key, value: types are {query.dtype}, {key.dtype}, {value.dtype}; one of f32, f64, bf16, f16 is served"
+    if query.device.type == "cuda":
+        if not HAS_CUDA:
+            return "query: is on a CUDA device; this build of the library has no kernels for it"
+        if query.dtype == torch.float64 or max(query.shape[-1:] + value.shape[-1:], default=0) > MOST_CHANNELS_ON_CUDA:
+            return f"query, value: f64 and more than {MOST_CHANNELS_ON_CUDA} channels are not served on a device"
     if min(query.dim(), key.dim(), value.dim()) < 2:
         return "query, key, value: two dimensions are needed or more"
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:

@@ -6,7 +6,7 @@ import torch
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 
-from attune.torch._attention import direct, general, why_unsupported
+from attune.torch._attention import direct, general, is_autocast, why_unsupported
 
 functional = torch.nn.functional
 original = functional.scaled_dot_product_attention
@@ -37,7 +37,7 @@ replacement.__doc__ = original.__doc__
 
 def takes(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa):
     """Whether the library answers as PyTorch would; all else is PyTorch's, errors included."""
-    if torch.is_autocast_enabled("cpu") and query.is_floating_point():
+    if is_autocast(query) and query.is_floating_point():
         if not (key.is_floating_point() and value.is_floating_point()):
             return False
     elif query.dtype != key.dtype or query.dtype != value.dtype:
@@ -62,7 +62,8 @@ def takes(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa):
 
 
 class enable:
-    """Puts the library in the place of torch.nn.functional.scaled_dot_product_attention, for CPU tensors.
+    """Puts the library in the place of torch.nn.functional.scaled_dot_product_attention, for tensors on CPUs, and on CUDA
+    devices where the library has kernels for them.
 
         attune.torch.enable()            # from here on
         with attune.torch.enable(): ...  # within the block

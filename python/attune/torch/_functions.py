@@ -6,7 +6,7 @@ import torch
 
 import attune
 from attune.torch import _layer_ops as ops
-from attune.torch._attention import general, refuse_transforms
+from attune.torch._attention import draw, general, refuse_transforms
 from attune.torch._ops import dense_last
 
 
@@ -29,21 +29,13 @@ def _refuse_gradients(name, tensors):
         raise NotImplementedError(f"attune.torch: {name} has no gradients; call it within torch.no_grad()")
 
 
-def _seed(dropout_p, seed):
-    if dropout_p <= 0:
-        return None
-    if seed is None:
-        return torch.randint(2**63 - 1, (1,), dtype=torch.int64)
-    return torch.tensor([seed if seed < 2**63 else seed - 2**64], dtype=torch.int64)
-
-
 def _score(bias=None, alibi_slopes=None, sinks=None, mask=None, valid_lens=None, offsets=None, cache_lens=None, dropout_p=0.0,
            seed=None, scale=None, softcap=0.0, alibi=False, causal=None, offset=None, window=None, invariant=False,
            dropout_offset=0, dropout_first_query=0, dropout_first_key=0, dropout_first_head=0, dropout_heads=0):
     left, right = (-1, -1) if window is None else window
     return (bias, alibi_slopes, sinks, mask, _lengths(valid_lens), _lengths(offsets), _lengths(cache_lens),
-            _seed(dropout_p, seed), scale, softcap, alibi, causal or "none", offset, left, right, dropout_p, invariant,
-            dropout_offset, dropout_first_query, dropout_first_key, dropout_first_head, dropout_heads)
+            draw(seed) if dropout_p > 0 else None, scale, softcap, alibi, causal or "none", offset, left, right, dropout_p,
+            invariant, dropout_offset, dropout_first_query, dropout_first_key, dropout_first_head, dropout_heads)
 
 
 def additive_attention(query, key, value, w_query=None, w_key=None, w_score=None, *, b_query=None, b_key=None,

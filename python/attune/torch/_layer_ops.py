@@ -9,8 +9,10 @@ from attune.torch._ops import (
     attention_fake,
     define,
     dense_last,
+    heads_of,
     new_rows,
     score_options,
+    standard_slopes,
     wanted_names,
     wide,
 )
@@ -26,7 +28,8 @@ _ADDITIVE_TENSORS = 3 + len(_ADDITIVE_WEIGHTS) + len(SCORE_TENSORS)
 def _additive(*inputs):
     weights = dict(zip(_ADDITIVE_WEIGHTS, inputs[3:8]))
     found = _attune.additive_attention(*inputs[:3], **weights, lse=True, layout="heads_in_rows", detached=True,
-                                       **score_options(inputs[8:_ADDITIVE_TENSORS], inputs[_ADDITIVE_TENSORS:]))
+                                       **score_options(inputs[0], heads_of(inputs[0]), inputs[8:_ADDITIVE_TENSORS],
+                                                       inputs[_ADDITIVE_TENSORS:]))
     return found.out, found.lse
 
 
@@ -53,7 +56,7 @@ def _additive_backward(grad_out, grad_lse, out, lse, *inputs):
     found = _attune.additive_attention_backward(
         *inputs[:3], dense_last(out), lse, dense_last(grad_out), grad_lse=grad_lse, gradients=names,
         layout="heads_in_rows", detached=True, **dict(zip(_ADDITIVE_WEIGHTS, inputs[3:8])),
-        **score_options(inputs[8:_ADDITIVE_TENSORS], inputs[_ADDITIVE_TENSORS:]))
+        **score_options(inputs[0], heads_of(inputs[0]), inputs[8:_ADDITIVE_TENSORS], inputs[_ADDITIVE_TENSORS:]))
     return [found[name] for name in names]
 
 
@@ -82,7 +85,7 @@ def _packed_fake(query, key, value, *rest):
 
 
 def _packed(*inputs):
-    options = score_options(inputs[5:_PACKED_TENSORS], inputs[_PACKED_TENSORS:])
+    options = score_options(inputs[0], inputs[0].shape[1], inputs[5:_PACKED_TENSORS], inputs[_PACKED_TENSORS:])
     found = _attune.variable_length_attention(*inputs[:5], lse=True, detached=True, **options)
     used = int(inputs[3][-1])  # rows beyond the last sequence are not written
     found.out[used:], found.lse[:, used:] = 0, -torch.inf
@@ -113,7 +116,7 @@ def _packed_backward(grad_out, grad_lse, out, lse, *inputs):
     names = [name for name, is_wanted in zip(_PACKED, wanted) if is_wanted]
     found = _attune.variable_length_attention_backward(
         *inputs[:5], out, lse, dense_last(grad_out), grad_lse=dense_last(grad_lse), gradients=names, detached=True,
-        **score_options(inputs[5:_PACKED_TENSORS], inputs[_PACKED_TENSORS:]))
+        **score_options(inputs[0], inputs[0].shape[1], inputs[5:_PACKED_TENSORS], inputs[_PACKED_TENSORS:]))
     for name, ends in (("query", inputs[3]), ("key", inputs[4]), ("value", inputs[4])):
         if name in found:
             found[name][int(ends[-1]):] = 0
@@ -145,6 +148,9 @@ def _paged(query, key_pages, key_scale, key_minimum, value_pages, value_scale, v
            *rest, weight_sums=None):
     options = dict(zip(PAGED_TENSORS, rest))
     scale, softcap, alibi, causal, left, right, invariant = rest[len(PAGED_TENSORS):]
+    if alibi and options["alibi_slopes"] is None:
+        options["alibi_slopes"] = standard_slopes(query, query.shape[1])
+        alibi = options["alibi_slopes"] is None
     found = _attune.paged_attention(query, (key_pages, key_scale, key_minimum), (value_pages, value_scale, value_minimum),
                                     cu_seqlens_q, block_table, lens, scale=scale, softcap=softcap, alibi=alibi, causal=causal,
                                     window=(left, right), invariant=invariant, weight_sums=weight_sums, lse=True,

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Operations of torch.library: schemas, CPU kernels, fake kernels, autograd.
+"""Operations of torch.library: schemas, kernels for CPU and CUDA tensors, fake kernels, autograd.
 
 A schema lists tensors first, then the numbers and words of the options; the tuples of names beside it are in that order. Memory
 of 4-D results is (B, S, H, D), as that of PyTorch's own attention on CPUs.
 """
 from __future__ import annotations
+
+import functools
 
 import torch
 from torch._C._functorch import peek_interpreter_stack
@@ -26,7 +28,8 @@ SCORE_SCHEMA = (", ".join(f"Tensor? {name}" for name in SCORE_TENSORS) +
 def define(name, schema, kernel, fake, setup=None, backward=None, no_gradient=None):
     """Adds attune::<name>. `no_gradient` says why there is none, for operations without `backward`."""
     LIBRARY.define(f"{name}{schema}", tags=(torch.Tag.needs_exact_strides,))
-    LIBRARY.impl(name, kernel, "CPU")
+    for key in ("CPU", "CUDA"):
+        LIBRARY.impl(name, kernel, key)
     torch.library.register_fake(f"attune::{name}", fake, lib=LIBRARY)
     if backward is None and no_gradient is not None:
         def backward(ctx, *grads):
@@ -47,17 +50,33 @@ def dense_last(tensor):
     return tensor.contiguous()
 
 
-def score_options(tensors, numbers):
+@functools.cache
+def _slopes(heads, device):
+    return torch.tensor(_attune.alibi_slopes(heads), dtype=torch.float32, device=device)
+
+
+def standard_slopes(query, heads):
+    """The standard slopes of ALiBi as a tensor, which calls on a device need; None on the host, where the library has them."""
+    return _slopes(heads, query.device) if query.is_cuda else None
+
+
+def score_options(query, heads, tensors, numbers):
     options = dict(zip(SCORE_TENSORS, tensors))
     options.update(zip(SCORE_NUMBERS, numbers))
     of_dropout = numbers[len(SCORE_NUMBERS):]
     if any(of_dropout):
         options.update(zip(DROPOUT_NUMBERS, of_dropout))
     options["window"] = (options.pop("left"), options.pop("right"))
+    if options["alibi"] and options["alibi_slopes"] is None:
+        options["alibi_slopes"] = standard_slopes(query, heads)
     options["alibi"] = options["alibi"] and options["alibi_slopes"] is None
     if options["seed"] is None:
         del options["seed"]
     return options
+
+
+def heads_of(query):
+    return query.shape[1] if query.dim() == 4 else 1
 
 
 def new_rows(like, shape, layout_of_torch=True):
@@ -80,7 +99,8 @@ _HEAD = "Tensor query, Tensor key, Tensor value, Tensor? score_weight, "
 def _attention(query, key, value, score_weight, *rest):
     tensors, (*numbers, score) = rest[:len(SCORE_TENSORS)], rest[len(SCORE_TENSORS):]
     found = _attune.scaled_dot_product_attention(query, key, value, score=score, score_weight=score_weight, lse=True,
-                                                 layout="heads_in_rows", detached=True, **score_options(tensors, numbers))
+                                                 layout="heads_in_rows", detached=True,
+                                                 **score_options(query, heads_of(query), tensors, numbers))
     return found.out, found.lse
 
 
@@ -116,7 +136,8 @@ def _attention_backward(grad_out, grad_lse, out, lse, query, key, value, score_w
     names = [name for name, is_wanted in zip(_ATTENTION, wanted) if is_wanted]
     found = _attune.scaled_dot_product_attention_backward(
         query, key, value, dense_last(out), lse, dense_last(grad_out), grad_lse=grad_lse, gradients=names, score=score,
-        score_weight=score_weight, layout="heads_in_rows", detached=True, **score_options(tensors, numbers))
+        score_weight=score_weight, layout="heads_in_rows", detached=True,
+        **score_options(query, heads_of(query), tensors, numbers))
     return [found[name] for name in names]
 
 
