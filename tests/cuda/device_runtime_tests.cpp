@@ -74,8 +74,10 @@ TEST_CASE("device: a kernel is queued on the caller's stream, nothing is copied 
 
 TEST_CASE("device: the primary context of a device by its number", "[device]") {
     Tensors t;
+    attune::SdpaOptions options;
+    options.lse = on_device(t.of.lse.view());
     attune::Context first({.device = {.cuda_device = 0}});
-    CHECK(t.run(first).message() == "");
+    CHECK(t.run(first, options).message() == "");
     CHECK(defect(t.of) == "");
     attune::Context missing({.device = {.cuda_device = 77}}), far({.device = {.cuda_device = std::int64_t(1) << 32}});
     CHECK(t.run(missing).message() == "device.cuda_device: the CUDA driver gives no device 77");

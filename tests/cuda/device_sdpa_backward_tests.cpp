@@ -131,6 +131,14 @@ TEST_CASE("device: gradients without keys or queries, and some of them alone", "
         check_case<decltype(zero)>(context, c, v.name);
         c.forward.queries = 5, c.forward.keys = 0;
         check_case<decltype(zero)>(context, c, v.name);
+        // Gradients of a bias and of slopes are 0 then.
+        if (v.kind != "scored") return;
+        c.forward.bias = "b11j", c.forward.alibi = Alibi::per_head;
+        check_case<decltype(zero)>(context, c, v.name);
+        c.forward.bias = "1hi1", c.forward.alibi = Alibi::per_batch;
+        check_case<decltype(zero)>(context, c, v.name);
+        c.forward.queries = 0, c.forward.keys = 7, c.forward.bias = "b11j";
+        check_case<decltype(zero)>(context, c, v.name);
     });
 }
 

@@ -63,12 +63,15 @@ DeviceAttentionArguments attention_inputs(DeviceCall &call, const SdpaCall &c, c
         row.stride[3] = 1;
         return row;
     };
+    const bool none = p.queries == 0 || p.keys == 0;
     auto table = [&](const ConstView &v, DType type) {
-        ConstView t = given_or(v, instead(type, {p.batch, p.query_heads, p.queries, p.keys}));
+        const ConstView of_a_pair =
+            instead(type, {p.batch, p.query_heads, std::max<std::int64_t>(p.queries, 1), std::max<std::int64_t>(p.keys, 1)});
+        if (none) return of_a_pair;
+        ConstView t = given_or(v, of_a_pair);
         t.extent[3] = p.keys;
         return t;
     };
-    const bool none = p.queries == 0 || p.keys == 0;
     DeviceBands b = bands;
     if (none) b.length = 0, b.lengths = {};
     ConstView offsets = given_or(b.offsets, instead(DType::i32, {p.batch, 1}));
