@@ -163,6 +163,32 @@ TEST_CASE("device: packed batches choose a kernel for each sequence, and some gr
     CHECK(context.last_variant().empty());
 }
 
+TEST_CASE("device: gradients of packed batches by slopes of each sequence and by sinks", "[device]") {
+    if (!has_device()) return;
+    attune::Context context;
+    const DeviceOptions made;
+    for (const unsigned seed : {2u, 3u})
+        for (const unsigned wanted : {unsigned(want_slopes), unsigned(want_sinks), computed | want_slopes | want_sinks}) {
+            PackedCase c = awkward(seed);
+            c.keys.back() = 65, c.head_dim = 17, c.value_dim = 21;
+            INFO(describe(c));
+            PackedBackwardArrays<float> a(c, made.of("scored")[1], seed % 2), again = a;
+            for (auto *arrays : {&a, &again}) {
+                REQUIRE(arrays->run_forward(context).message() == "");
+                REQUIRE(run_there(context, *arrays, wanted).message() == "");
+                CHECK(defect(*arrays, wanted) == "");
+            }
+            CHECK(a.bits(wanted) == again.bits(wanted));
+        }
+    // Without keys, or without queries, in the whole batch.
+    for (const PackedCase &c : {PackedCase{.queries = {0, 3}, .keys = {0, 0}}, PackedCase{.queries = {0, 0}, .keys = {0, 2}}}) {
+        PackedBackwardArrays<float> a(c, {.alibi_slopes = {made.slopes.data(), {2, 4}}});
+        REQUIRE(a.run_forward(context).message() == "");
+        REQUIRE(run_there(context, a, want_slopes).message() == "");
+        CHECK(defect(a, want_slopes) == "");
+    }
+}
+
 TEST_CASE("device: packed batches that are refused", "[device]") {
     if (!has_device()) return;
     attune::Context context;
@@ -184,11 +210,11 @@ TEST_CASE("device: packed batches that are refused", "[device]") {
     CHECK(run_with(on_device(a.key.view()), on_device(a.cu_seqlens_q())) ==
           "cu_seqlens_q: is on a device; a packed batch there takes it on the host");
     CHECK(a.out.untouched());
-    PackedBackwardArrays<float> b(awkward(2), made.of("scored")[1]);
+    PackedBackwardArrays<float> b(awkward(2), made.of("scored")[0]);
     REQUIRE(b.run_forward(context).message() == "");
-    CHECK(run_there(context, b, want_sinks).message() == "gradients.sinks: is not computed on a device for packed batches");
     CHECK(run_there(context, b, want_slopes).message() ==
-          "gradients.alibi_slopes: is not computed on a device for packed batches");
+          "gradients.alibi_slopes: of slopes (Hq) that sequences share is not computed on a device for packed batches, of "
+          "(B, Hq) it is");
     PackedBackwardArrays<double> wide(awkward(3), {});
     REQUIRE(wide.run_forward(context).message() == "");
     CHECK(run_there(context, wide).message() == "query: there are no kernels for f64 on a device");

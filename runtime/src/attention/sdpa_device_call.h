@@ -68,7 +68,19 @@ struct DeviceBackwardChoice {
 };
 Status choose_backward_on_device(const Context::State &, const BackwardCall &, std::string_view variant,
                                  DeviceBackwardChoice &);
-Status run_backward_on_device(Context::State &, const BackwardCall &, const DeviceBackwardChoice &, const DeviceBands &);
+Status choose_sinks_on_device(const Context::State &, const BackwardCall &, Choice &);
+// The row_lse and row_delta of a call, (B, Hq, Sq), which each of its kernels writes and that of the sinks reads.
+struct DeviceRowTotals {
+    View lse, delta;
+    DeviceRowTotals() = default;
+    DeviceRowTotals(const BackwardCall &, void *memory);  // of bytes_of(), on the device
+    static std::size_t bytes_of(const BackwardCall &);
+    DeviceRowTotals rows(std::int64_t first, std::int64_t count) const;
+};
+// The kernels of a choice but that of the sinks; and that one.
+Status run_backward_on_device(Context::State &, const BackwardCall &, const DeviceBackwardChoice &, const DeviceBands &,
+                              const DeviceRowTotals &);
+Status run_sinks_on_device(Context::State &, const BackwardCall &, const Choice &, const DeviceRowTotals &);
 
 Status sdpa_backward_on_device(Context &, const ConstView &query, const ConstView &key, const ConstView &value,
                                const SdpaForward &, const SdpaGradients &, const SdpaOptions &);

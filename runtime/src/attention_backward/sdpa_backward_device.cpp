@@ -13,27 +13,33 @@ Status check_device_gradients(const SdpaGradients &g) {
 
 namespace {
 
-// The row_lse and row_delta of a call, (B, Hq, Sq), which each kernel of gradients writes and that of sinks reads. Without
-// queries or keys a kernel writes a row.
-struct RowTotals {
-    DeviceMemory memory;
-    View lse, delta;
+// Rows of the totals of a call: without queries or keys a kernel writes a row.
+std::int64_t rows_of_totals(const BackwardCall &c) { return std::max<std::int64_t>(c.forward.sizes.queries, 1); }
+std::size_t bytes_of_totals(const BackwardCall &c) {
+    const SdpaProblem &p = c.forward.sizes;
+    return whole_lines(static_cast<std::size_t>(p.batch * p.query_heads * rows_of_totals(c)) * sizeof(float));
+}
 
-    RowTotals(Context::State &context, const BackwardCall &c) : memory(context, 2 * bytes_of(c)) {
-        auto *first = static_cast<char *>(memory.data());
-        lse = rows_at(first, c), delta = rows_at(first ? first + bytes_of(c) : nullptr, c);
-    }
-    static std::int64_t queries(const BackwardCall &c) { return std::max<std::int64_t>(c.forward.sizes.queries, 1); }
+}  // namespace
 
-private:
-    static std::size_t bytes_of(const BackwardCall &c) {
-        const SdpaProblem &p = c.forward.sizes;
-        return whole_lines(static_cast<std::size_t>(p.batch * p.query_heads * queries(c)) * sizeof(float));
+DeviceRowTotals::DeviceRowTotals(const BackwardCall &c, void *memory) {
+    auto *first = static_cast<char *>(memory);
+    const auto rows_at = [&](char *data) {
+        return View(reinterpret_cast<float *>(data), {c.forward.sizes.batch, c.forward.sizes.query_heads, rows_of_totals(c)});
+    };
+    lse = rows_at(first), delta = rows_at(first ? first + bytes_of_totals(c) : nullptr);
+}
+DeviceRowTotals DeviceRowTotals::rows(std::int64_t first, std::int64_t count) const {
+    DeviceRowTotals part = *this;
+    for (View *v : {&part.lse, &part.delta}) {
+        if (v->data) *v = part_of(*v, 2, first, count);  // a rehearsal has no memory
+        v->extent[2] = count;
     }
-    static View rows_at(char *data, const BackwardCall &c) {
-        return View(reinterpret_cast<float *>(data), {c.forward.sizes.batch, c.forward.sizes.query_heads, queries(c)});
-    }
-};
+    return part;
+}
+std::size_t DeviceRowTotals::bytes_of(const BackwardCall &c) { return 2 * bytes_of_totals(c); }
+
+namespace {
 
 // Inputs of a kernel of gradients; its buffers and captures outlive it.
 struct KernelInputs {
@@ -44,7 +50,7 @@ struct KernelInputs {
     DeviceRowTotalsArguments totals;
 
     KernelInputs(DeviceCall &call, const BackwardCall &c, const VariantRecord &variant, const DeviceBands &bands,
-                 const RowTotals &of_rows)
+                 const DeviceRowTotals &of_rows)
         : form(form_on_device(c.forward, variant)), captures(call, c.forward),
           inputs(attention_inputs(call, c.forward, bands, form, captures.list())),
           rows(row_arguments(call, c)), totals{call.buffer(of_rows.lse), call.buffer(of_rows.delta)} {}
@@ -53,11 +59,11 @@ struct KernelInputs {
         const SdpaProblem &p = c.forward.sizes;
         const ConstView &memory = p.queries ? c.forward.query : c.forward.value;
         auto row = [&](const ConstView &v) {
-            ConstView instead = stand_in(memory, p.dtype, {p.batch, p.query_heads, RowTotals::queries(c), p.value_dim});
+            ConstView instead = stand_in(memory, p.dtype, {p.batch, p.query_heads, rows_of_totals(c), p.value_dim});
             instead.stride[3] = 1;
             return p.queries ? v : instead;
         };
-        const ConstView none = stand_in(memory, DType::f32, {p.batch, p.query_heads, RowTotals::queries(c)});
+        const ConstView none = stand_in(memory, DType::f32, {p.batch, p.query_heads, rows_of_totals(c)});
         const void *const grad_out = (p.queries ? c.grad_out : memory).data;
         return {.forward_out = call.buffer(row(c.forward.out)),
                 .grad_out = call.buffer(row(c.grad_out)),
@@ -70,7 +76,7 @@ struct KernelInputs {
 };
 
 Status run_kernel(Context::State &context, const BackwardCall &c, const VariantRecord &variant, const DeviceBands &bands,
-                  const RowTotals &totals) {
+                  const DeviceRowTotals &totals) {
     const SdpaProblem &p = c.forward.sizes;
     DeviceCall call(variant);
     const KernelInputs in(call, c, variant, bands, totals);
@@ -78,7 +84,7 @@ Status run_kernel(Context::State &context, const BackwardCall &c, const VariantR
         return v.given() && v.extent[2] == rows ? call.buffer(v)
                                                 : call.scratch_buffer({p.batch, heads, rows, channels}, p.dtype);
     };
-    const std::int64_t queries = RowTotals::queries(c), keys = std::max<std::int64_t>(p.keys, 1);
+    const std::int64_t queries = rows_of_totals(c), keys = std::max<std::int64_t>(p.keys, 1);
     const DeviceGradientsArguments own{.grad_query = gradient(c.query, p.query_heads, queries, p.head_dim),
                                        .grad_key = gradient(c.key, p.key_heads, keys, p.head_dim),
                                        .grad_value = gradient(c.value, p.key_heads, keys, p.value_dim)};
@@ -91,11 +97,11 @@ Status run_kernel(Context::State &context, const BackwardCall &c, const VariantR
 
 // The gradient of capture n. Each lane has a copy of the gradient, as many as sizes alone say, and copies are summed in order.
 Status run_capture(Context::State &context, const BackwardCall &c, std::size_t n, const VariantRecord &variant,
-                   const DeviceBands &bands, const RowTotals &totals) {
+                   const DeviceBands &bands, const DeviceRowTotals &totals) {
     constexpr std::int64_t most_lanes = 16384, most_bytes = std::int64_t{64} << 20;
     const SdpaProblem &p = c.forward.sizes;
     const View &gradient = c.user_captures[n];
-    const std::int64_t elements = elements_of(gradient), rows = p.batch * p.query_heads * RowTotals::queries(c);
+    const std::int64_t elements = elements_of(gradient), rows = p.batch * p.query_heads * rows_of_totals(c);
     const std::int64_t copies =
         std::clamp<std::int64_t>(most_bytes / (elements * size_of(DType::f64)), 1, std::min(rows, most_lanes));
     DeviceCall call(variant);
@@ -120,7 +126,7 @@ Status run_capture(Context::State &context, const BackwardCall &c, std::size_t n
 
 // The gradients of bias and slopes. One that is not wanted is scratch of an element.
 Status run_tables(Context::State &context, const BackwardCall &c, const VariantRecord &variant, const DeviceBands &bands,
-                  const RowTotals &totals) {
+                  const DeviceRowTotals &totals) {
     const SdpaProblem &p = c.forward.sizes;
     DeviceCall call(variant);
     const KernelInputs in(call, c, variant, bands, totals);
@@ -136,7 +142,7 @@ Status run_tables(Context::State &context, const BackwardCall &c, const VariantR
                                            .bias_batch = extent(0),
                                            .slope_batch = wants_slopes ? static_cast<std::int32_t>(slopes.extent[0]) : 1};
     const DeviceTableSumsArguments outputs{
-        .slope_rows = call.scratch_buffer({p.batch, p.query_heads, RowTotals::queries(c)}, DType::f64),
+        .slope_rows = call.scratch_buffer({p.batch, p.query_heads, rows_of_totals(c)}, DType::f64),
         .grad_slopes = wants_slopes ? call.buffer(slopes) : call.scratch_buffer({1, 1}),
         .grad_bias = wants_bias ? call.buffer(c.bias) : call.scratch_buffer({1, 1, 1, 1}, p.dtype)};
     in.inputs.append_to(call.args, in.form);
@@ -147,11 +153,14 @@ Status run_tables(Context::State &context, const BackwardCall &c, const VariantR
     return queue(context, call);
 }
 
-// The gradient of sinks, from the values of rows that the kernels of the others have written.
-Status run_sinks(Context::State &context, const BackwardCall &c, const VariantRecord &variant, const RowTotals &totals) {
+}  // namespace
+
+Status run_sinks_on_device(Context::State &context, const BackwardCall &c, const Choice &choice,
+                           const DeviceRowTotals &totals) {
+    if (!choice.variant) return {};
     View lse = totals.lse, delta = totals.delta;
     lse.extent[2] = delta.extent[2] = c.forward.sizes.queries;
-    DeviceCall call(variant);
+    DeviceCall call(*choice.variant);
     const DeviceSinkGradientArguments arguments{.sinks = call.buffer(c.forward.sinks),
                                                 .row_lse = call.buffer(lse),
                                                 .row_delta = call.buffer(delta),
@@ -160,18 +169,20 @@ Status run_sinks(Context::State &context, const BackwardCall &c, const VariantRe
     return queue(context, call);
 }
 
-}  // namespace
+Status choose_sinks_on_device(const Context::State &context, const BackwardCall &call, Choice &choice) {
+    const std::int64_t heads = call.forward.sizes.query_heads;
+    if (!call.sinks.given() || heads == 0) return {};
+    const DeviceNeeds of_sinks{ops::sink_gradient, DType::f32, [](const VariantRecord &) { return true; },
+                               [](const VariantRecord &, const VariantRecord &) { return false; },
+                               [&] { return text(heads) + " heads"; }};
+    return choose_on_device(context, of_sinks, {}, choice);
+}
 
 Status choose_backward_on_device(const Context::State &context, const BackwardCall &call, std::string_view variant,
                                  DeviceBackwardChoice &choice) {
     const SdpaProblem &p = call.forward.sizes;
     choice = {};
-    if (call.sinks.given() && p.query_heads > 0) {
-        const DeviceNeeds of_sinks{ops::sink_gradient, DType::f32, [](const VariantRecord &) { return true; },
-                                   [](const VariantRecord &, const VariantRecord &) { return false; },
-                                   [&] { return text(p.query_heads) + " heads"; }};
-        if (Status s = choose_on_device(context, of_sinks, {}, choice.sinks); !s.ok()) return s;
-    }
+    if (Status s = choose_sinks_on_device(context, call, choice.sinks); !s.ok()) return s;
     const bool tables = call.bias.given() || call.alibi_slopes.given();
     if (p.batch == 0 || p.query_heads == 0 || (p.queries == 0 && p.keys == 0)) {
         if (!call.alibi_slopes.given() || elements_of(call.alibi_slopes) == 0) return {};
@@ -201,18 +212,15 @@ Status choose_backward_on_device(const Context::State &context, const BackwardCa
 }
 
 Status run_backward_on_device(Context::State &context, const BackwardCall &call, const DeviceBackwardChoice &choice,
-                              const DeviceBands &bands) {
-    const RowTotals totals(context, call);
-    if (!totals.memory.status().ok()) return totals.memory.status();
-    if (choice.tensors.variant) {
-        if (Status s = run_kernel(context, call, *choice.tensors.variant, bands, totals); !s.ok()) return s;
-        if (choice.tables.variant)
-            if (Status s = run_tables(context, call, *choice.tables.variant, bands, totals); !s.ok()) return s;
-        for (std::size_t n = 0; n < call.user_captures.size(); n++)
-            if (call.user_captures[n].given())
-                if (Status s = run_capture(context, call, n, *choice.captures.variant, bands, totals); !s.ok()) return s;
-    }
-    return choice.sinks.variant ? run_sinks(context, call, *choice.sinks.variant, totals) : Status();
+                              const DeviceBands &bands, const DeviceRowTotals &totals) {
+    if (!choice.tensors.variant) return {};
+    if (Status s = run_kernel(context, call, *choice.tensors.variant, bands, totals); !s.ok()) return s;
+    if (choice.tables.variant)
+        if (Status s = run_tables(context, call, *choice.tables.variant, bands, totals); !s.ok()) return s;
+    for (std::size_t n = 0; n < call.user_captures.size(); n++)
+        if (call.user_captures[n].given())
+            if (Status s = run_capture(context, call, n, *choice.captures.variant, bands, totals); !s.ok()) return s;
+    return {};
 }
 
 Status gradients_on_device(Context &caller, const ConstView &query, const ConstView &key, const ConstView &value,
@@ -241,7 +249,11 @@ Status gradients_on_device(Context &caller, const ConstView &query, const ConstV
     if (Status s = find_device_bands(options, call.forward.sizes, bands); !s.ok()) return s;
     DeviceBackwardChoice choice;
     if (Status s = choose_backward_on_device(context, call, options.variant, choice); !s.ok()) return s;
-    if (Status s = run_backward_on_device(context, call, choice, bands); !s.ok()) return s;
+    const DeviceMemory memory(context, DeviceRowTotals::bytes_of(call));
+    if (!memory.status().ok()) return memory.status();
+    const DeviceRowTotals totals(call, memory.data());
+    if (Status s = run_backward_on_device(context, call, choice, bands, totals); !s.ok()) return s;
+    if (Status s = run_sinks_on_device(context, call, choice.sinks, totals); !s.ok()) return s;
     record_call(context, choice.tensors, call.forward.op.name, start, [&] { return sizes_text(call.forward.sizes); });
     return {};
 }

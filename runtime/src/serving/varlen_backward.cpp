@@ -221,6 +221,16 @@ std::vector<NamedView> named_rows(const BackwardCall &c) {
             {"gradients.value", c.value}};
 }
 
+// Turns `call` into that of a sequence on a device. One without queries and keys, whose slopes have a gradient of 0, borrows a
+// row of the batch for it: a kernel writes nothing without one.
+void select_there(const VarlenBackwardCall &p, const SdpaOptions &options, const View &slopes, Sequence s, BackwardCall &call) {
+    const SdpaProblem &all = p.rows.sizes;
+    const bool borrows = slopes.given() && s.queries == 0 && s.keys == 0 && (all.queries > 0 || all.keys > 0);
+    if (borrows) s.first_query = s.first_key = 0, (all.queries > 0 ? s.queries : s.keys) = 1;
+    select_gradients(p, options, slopes, s, call);
+    if (borrows) call.query = call.key = call.value = {};
+}
+
 // Gradients on a device: kernels of one sequence after another, in the order of the stream. All kernels are chosen before the
 // first one writes.
 Status run_there(Context &context, const Arguments &a, VarlenBackwardCall &p) {
@@ -230,13 +240,17 @@ Status run_there(Context &context, const Arguments &a, VarlenBackwardCall &p) {
     read_there.offsets = {};
     const SdpaGradients &g = a.gradients;
     std::vector<NamedView> all = named_backward_inputs(a.query, a.key, a.value, a.forward, read_there);
-    all.insert(all.end(), {{"gradients.query", g.query}, {"gradients.key", g.key}, {"gradients.value", g.value}});
+    all.insert(all.end(), {{"gradients.query", g.query},
+                           {"gradients.key", g.key},
+                           {"gradients.value", g.value},
+                           {"gradients.alibi_slopes", g.alibi_slopes},
+                           {"gradients.sinks", g.sinks}});
     if (Status s = check_places(all, "query"); !s.ok()) return s;
     if (Status s = check_device_gradients(g); !s.ok()) return s;
-    const std::pair<std::string_view, const View &> shared[] = {{"gradients.sinks", g.sinks},
-                                                                {"gradients.alibi_slopes", g.alibi_slopes}};
-    for (const auto &[name, view] : shared)
-        if (view.given()) return unsupported(name, "is not computed on a device for packed batches");
+    if (g.alibi_slopes.given() && a.options.alibi_slopes.rank != 2)
+        return unsupported(
+            "gradients.alibi_slopes",
+            "of slopes (Hq) that sequences share is not computed on a device for packed batches, of (B, Hq) it is");
     if (Status s = check_device_options(a.options, a.query.dtype); !s.ok()) return s;
     const ConstView query = as_host(a.query), key = as_host(a.key), value = as_host(a.value);
     const SdpaForward forward = as_host(a.forward);
@@ -249,20 +263,34 @@ Status run_there(Context &context, const Arguments &a, VarlenBackwardCall &p) {
         DeviceBands bands;
     };
     std::vector<Chosen> of_sequences(p.sequences.size());
+    const BackwardCall of_sinks = call_of_sinks(p);
+    Choice sinks;
+    if (Status s = choose_sinks_on_device(state, of_sinks, sinks); !s.ok()) return s;
     BackwardCall call = p.all;
     for (std::size_t n = 0; n < of_sequences.size(); n++) {
         auto &[choice, bands] = of_sequences[n];
-        select_gradients(p, options, {}, p.sequences[n], call);
+        select_there(p, options, gradients.alibi_slopes, p.sequences[n], call);
         const SdpaCall &c = call.forward;
         if (Status s = check_32_bit_places(named_rows(call), kernels_for_a_device); !s.ok()) return s;
         const Band band{c.band_begin[0], c.band_end[0], c.offset[0]};
         if (Status s = find_device_bands(band, c.sizes, bands); !s.ok()) return s;
         if (Status s = choose_backward_on_device(state, call, options.variant, choice); !s.ok()) return s;
     }
+    // Totals of all rows, which the sinks of all sequences are summed from; and of a sequence without queries, for a row.
+    const DeviceMemory memory(state, DeviceRowTotals::bytes_of(of_sinks)), of_a_row(state, DeviceRowTotals::bytes_of(call));
+    for (const DeviceMemory *m : {&memory, &of_a_row})
+        if (!m->status().ok()) return m->status();
+    const DeviceRowTotals totals(of_sinks, memory.data());
     for (std::size_t n = 0; n < of_sequences.size(); n++) {
-        select_gradients(p, options, {}, p.sequences[n], call);
-        if (Status s = run_backward_on_device(state, call, of_sequences[n].choice, of_sequences[n].bands); !s.ok()) return s;
+        const Sequence &s = p.sequences[n];
+        select_there(p, options, gradients.alibi_slopes, s, call);
+        const DeviceRowTotals of_sequence =
+            s.queries > 0 ? totals.rows(s.first_query, s.queries) : DeviceRowTotals(call, of_a_row.data());
+        if (Status done = run_backward_on_device(state, call, of_sequences[n].choice, of_sequences[n].bands, of_sequence);
+            !done.ok())
+            return done;
     }
+    if (Status s = run_sinks_on_device(state, of_sinks, sinks, totals); !s.ok()) return s;
     const Choice of_most_work = of_sequences.empty() ? Choice{nullptr, "no rows"} : of_sequences[0].choice.tensors;
     record_call(state, of_most_work, "variable_length_backward", start,
                 [&] { return "sequences " + text(p.batch()) + " " + sizes_text(p.rows.sizes); });
