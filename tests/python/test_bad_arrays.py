@@ -154,6 +154,6 @@ def test_rest_of_the_refused_call_is_untouched(qkv):
 
 def test_bad_bias_of_a_device_in_gradients(qkv, rng):
     forward = sdpa(*qkv, lse=True)
-    with pytest.raises(ValueError, match="^grad_out: is on a device"):
+    with pytest.raises(ValueError, match="^forward.grad_out: is on a device"):
         attune.scaled_dot_product_attention_backward(*qkv, forward.out, forward.lse,
                                                      OnDevice(normal(rng, 2, 4, 3, 6)))
