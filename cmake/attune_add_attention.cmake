@@ -10,9 +10,9 @@
 # weights the output of weights. SCHEDULES: default prefill and decode; amx is for given head sizes, where the target has AMX
 # tiles, and in bf16 not for a struct with a probability; root is the slow oracle. TARGETS: default ATTUNE_TARGETS, and without
 # it native. Parameters come from <folder of ATTUNE_SCHEDULE_PATH>/<NAME>/<target>.json where that exists, else they are those
-# of sdpa. CUDA: kernels for tensors on a device, too, in f32, bf16 and f16 and of the kinds plain and scored; with schedule
-# decode or split also split-KV; for an attune that was built with CUDA. Ops, variants and symbols are named user_<NAME>..., a
-# prefix that the library does not use.
+# of sdpa. CUDA: kernels for tensors on a device, too, in f32, bf16 and f16 and of all kinds but weights; with schedule decode
+# or split also split-KV (not under dropout); for an attune that was built with CUDA. Ops, variants and symbols are named
+# user_<NAME>..., a prefix that the library does not use.
 #
 # Needs Halide 21.0.0, its CMake package and llvm-as, also with an installed attune; programs that link the library do not.
 # CUDA needs no CUDA; with clang there are kernels for tensor cores, and with ptxas and fatbinary kernels hold GPU code.

@@ -87,8 +87,8 @@ function(attune_device_has_pages result op schedule dtype head_dim kind class)
 endfunction()
 
 # attune_add_user_device_kernels(name dtype TARGET target [AS name HALIDE halide-target]): kernels for a device of the attention
-# of attune_add_attention(), whose arguments are those of the caller: of HEAD_DIMS and the KINDS plain and scored, forward and,
-# with BACKWARD, gradients. Schedule decode or split: split-KV, too. Parameters are those of sdpa for the target, of scored
+# of attune_add_attention(), whose arguments are those of the caller: of HEAD_DIMS and the KINDS but weights, forward and, with
+# BACKWARD, gradients. Schedule decode or split: split-KV, too. Parameters are those of sdpa for the target, of scored
 # kernels before others: a score takes registers. AS: as for attune_add_device_kernels(). In the caller: ATTUNE_USER_SYMBOLS and
 # ATTUNE_USER_ROWS grow, and ATTUNE_DEVICE_KERNELS and ATTUNE_DEVICE_KERNELS_FOLDER are set.
 function(attune_add_user_device_kernels name dtype)
@@ -139,13 +139,25 @@ macro(attune_list_user_device_kernels op like own)
       list(GET fields 2 schedule)
       list(GET fields 3 class)
       list(GET fields 4 of_kind)
-      if(NOT of_dtype STREQUAL dtype OR NOT head_dim IN_LIST head_dims OR NOT schedule IN_LIST schedules OR
+      # Kernels of kind training have parameters of their own, since drawing takes registers, too; without tensor cores they
+      # are those of any head size alone.
+      set(any_size FALSE)
+      if(of_kind STREQUAL "training" AND head_dim EQUAL 0)
+        set(any_size TRUE)
+      endif()
+      if(NOT of_dtype STREQUAL dtype OR NOT (head_dim IN_LIST head_dims OR any_size) OR NOT schedule IN_LIST schedules OR
          (schedule MATCHES "^mma" AND NOT (ATTUNE_CLANG AND halide MATCHES "-cuda-")))
         continue()
       endif()
       string(REGEX REPLACE "/[a-z]+$" "/scored" scored "${key}")
-      if(scored IN_LIST ATTUNE_KEYS AND NOT key STREQUAL scored)
+      if(NOT of_kind STREQUAL "training" AND scored IN_LIST ATTUNE_KEYS AND NOT key STREQUAL scored)
         continue()
+      endif()
+      set(kinds ${A_KINDS})
+      if(of_kind STREQUAL "training")
+        list(FILTER kinds INCLUDE REGEX "^training$")
+      else()
+        list(FILTER kinds INCLUDE REGEX "^(plain|scored)$")
       endif()
       # One kernel of captures serves every size of the heads.
       if("${ARGN}" MATCHES "of_captures" AND NOT class STREQUAL "dim256")
@@ -158,9 +170,9 @@ macro(attune_list_user_device_kernels op like own)
         list(TRANSFORM parameters REPLACE "^tile_q=128$" "tile_q=64")
         list(TRANSFORM parameters REPLACE "^registers=.*" "registers=0")
       endif()
-      foreach(kind IN LISTS A_KINDS)
+      foreach(kind IN LISTS kinds)
         attune_variant_name(kernel ${op} ${dtype} ${head_dim} ${target} ${schedule} "${class}" "${kind}")
-        if(NOT kind MATCHES "^(plain|scored)$" OR ATTUNE_USER_SYMBOLS MATCHES "int ${kernel}_argv")
+        if(ATTUNE_USER_SYMBOLS MATCHES "int ${kernel}_argv")
           continue()
         endif()
         attune_add_device_kernel(${kernel} LIBRARY ${library} PROGRAM ${name}.device_generator GENERATOR sdpa_simt

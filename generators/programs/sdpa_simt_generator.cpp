@@ -363,8 +363,8 @@ private:
         if (scored()) score.steps.push_back(attune::mask_step(*mask, *has_mask));
         if (user) user->add_mask(score, user_inputs.global());
         if (kind == Kind::training) {
-            attune::require(!user, "dropout of a user's attention is not for devices");
-            score.probability = attune::kept_share(dropout_inputs.dropout());
+            const auto kept = attune::kept_share(dropout_inputs.dropout()), own = score.probability;
+            score.probability = own ? [=](const attune::Index &at) { return own(at) * kept(at); } : kept;
         }
         // No table of blocks is given here: a mask is asked where pairs are computed.
         for (attune::ScoreStep &step : score.steps) step.in_blocks = false;

@@ -3,6 +3,7 @@
 // of captures, against the formula.
 #include "attune/detail/user_attention.h"
 #include "tests/cuda/device_variants.h"
+#include "tests/reference/philox_reference.h"
 #include "tests/user_attention/formula_captures.h"
 #include "tests/user_attention/user_attention_case.h"
 #include <algorithm>
@@ -19,6 +20,17 @@ std::string library_of(std::string_view formula) {
     return std::string(formula) + std::string(target.substr(target.rfind('_')));
 }
 
+// A formula under dropout: one more factor of the weights, of the larger call's words that the options name.
+template<typename Formula> struct Dropped : Formula {
+    static constexpr attune::Dropout dropout = {0.375, 0x123456789abcdef, 4, 2, 1, 3, 9};
+    template<typename R> static R factor(const Pair &at, const Captured<R> &c) {
+        if (!kept_by_dropout(dropout, at.heads, at.b, at.h, at.i, at.j)) return 0;
+        return Formula::factor(at, c) / R(1 - dropout.probability);
+    }
+};
+template<typename Formula> constexpr attune::Dropout dropout_of = {};
+template<typename Formula> constexpr attune::Dropout dropout_of<Dropped<Formula>> = Dropped<Formula>::dropout;
+
 // A call with random tensors and the captures of a formula.
 template<typename Formula, typename T> struct DeviceUserArrays : UserArrays<T> {
     const AttentionRecord &record;
@@ -33,7 +45,7 @@ template<typename Formula, typename T> struct DeviceUserArrays : UserArrays<T> {
     std::vector<std::size_t> wanted() const { return given.wanted(); }
     attune::SdpaOptions options(std::string_view variant) {
         attune::SdpaOptions o;
-        o.variant = variant;
+        o.variant = variant, o.dropout = dropout_of<Formula>;
         if (std::any_of(lengths.begin(), lengths.end(), [&](std::int32_t n) { return n != this->sizes.keys; }))
             o.valid_lens = on_device(attune::ConstView(lengths.data(), {this->sizes.batch}));
         return o;
@@ -70,7 +82,8 @@ UserSizes sizes_of(const attune::VariantRecord &v, Index queries, Index keys, bo
 }
 
 // Some attentions are in every program, others where all tests are (ATTUNE_TEST_ALL).
-template<typename Formula> void check_formula(bool everywhere) {
+template<typename Formula>
+void check_formula(bool everywhere, const std::vector<std::string_view> &kinds = {"plain", "scored"}) {
     INFO(Formula::name);
     const std::string op = "user_" + library_of(Formula::name);
     const AttentionRecord *record = attune::detail::find_attention(op);
@@ -89,13 +102,13 @@ template<typename Formula> void check_formula(bool everywhere) {
             run(a, v.name);
         }
     };
-    for_each_device_variant(op, {"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
+    for_each_device_variant(op, kinds, [&](const attune::VariantRecord &v, auto zero) {
         on_sizes(v, zero, [&](auto &a, std::string_view variant) {
             REQUIRE(a.forward(context, variant).message() == "");
             check_user_attention<Formula>(a, {}, false);
         });
     });
-    for_each_device_variant(op + "_backward", {"plain", "scored"}, [&](const attune::VariantRecord &v, auto zero) {
+    for_each_device_variant(op + "_backward", kinds, [&](const attune::VariantRecord &v, auto zero) {
         on_sizes(v, zero, [&](auto &a, std::string_view variant) {
             REQUIRE(a.forward(context, {}).message() == "");
             REQUIRE(a.backward(context, variant).message() == "");
@@ -108,6 +121,10 @@ template<typename Formula> void check_formula(bool everywhere) {
 
 TEST_CASE("device: gradients and results of a user's score with a mask", "[device][user_attention]") {
     check_formula<AlibiFormula>(true);
+}
+TEST_CASE("device: gradients and results of a user's attention under dropout", "[device][user_attention][no_opencl]") {
+    check_formula<Dropped<AlibiFormula>>(true, {"training"});
+    check_formula<Dropped<EverythingFormula>>(false, {"training"});
 }
 TEST_CASE("device: gradients and results of a user's captures of every kind and a factor", "[device][user_attention]") {
     check_formula<EverythingFormula>(!takes_reversed_rows());  // everywhere through OpenCL
