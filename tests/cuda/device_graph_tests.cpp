@@ -7,6 +7,7 @@
 #include "tests/support/linear_case.h"
 #include "tests/support/merge_parts_case.h"
 #include "tests/support/multi_head_case.h"
+#include "tests/support/packed_backward_case.h"
 #include "tests/support/paged_case.h"
 #include "tests/support/sdpa_backward_case.h"
 #include <dlfcn.h>
@@ -151,6 +152,38 @@ Call packed() {
             [=] { return a->out.values(); }, [=] { refill(a->query, 77), refill(a->value, 78); }, [=] { refill(a->out, 80); }};
 }
 
+Call packed_gradients() {
+    struct Arrays {
+        std::vector<float> slopes, sinks;
+        PackedBackwardArrays<float> of;
+        Arrays()
+            : slopes(16, 0.125f), sinks(4, 0.5f),
+              of(PackedCase{.queries = {3, 0, 9, 0}, .keys = {4, 2, 9, 0}, .head_dim = 64, .value_dim = 64},
+                 {.alibi_slopes = {slopes.data(), {4, 4}}, .sinks = {sinks.data(), {4}}}) {}
+    };
+    auto a = std::make_shared<Arrays>();
+    attune::Context host;
+    REQUIRE(a->of.run_forward(host).message() == "");
+    return {"packed gradients",
+            [=](attune::Context &context) {
+                PackedBackwardArrays<float> &of = a->of;
+                attune::SdpaForward f = of.results();
+                for (attune::ConstView *v : {&f.out, &f.lse, &f.grad_out, &f.grad_lse}) *v = on_device(*v);
+                const attune::SdpaOptions options{.alibi_slopes = on_device(of.options.alibi_slopes),
+                                                  .sinks = on_device(of.options.sinks)};
+                return attune::variable_length_attention_backward(
+                    context, on_device(of.forward.query.view()), on_device(of.forward.key.view()),
+                    on_device(of.forward.value.view()), of.forward.cu_seqlens_q(), of.forward.cu_seqlens_k(), f,
+                    {.alibi_slopes = on_device(of.grad_slopes.view()), .sinks = on_device(of.grad_sinks.view())}, options);
+            },
+            [=] {
+                std::vector<float> both = a->of.grad_slopes.values();
+                for (const float x : a->of.grad_sinks.values()) both.push_back(x);
+                return both;
+            },
+            [=] { refill(a->of.grad_out, 77); }, [=] { refill(a->of.grad_slopes, 80), refill(a->of.grad_sinks, 81); }};
+}
+
 // Steps of a batch, of which a replay has other pages, and sequences that grew.
 Call steps() {
     auto a = std::make_shared<PagedArrays<float>>(PagedCase{.queries = {1, 1, 1}, .rows = {300, 20, 5}});
@@ -196,6 +229,7 @@ std::vector<Call> calls() {
             merge(),
             product(),
             packed(),
+            packed_gradients(),
             steps(),
             append()};
 }

@@ -82,6 +82,17 @@ TEST_CASE("device: the primary context of a device by its number", "[device]") {
     attune::Context missing({.device = {.cuda_device = 77}}), far({.device = {.cuda_device = std::int64_t(1) << 32}});
     CHECK(t.run(missing).message() == "device.cuda_device: the CUDA driver gives no device 77");
     CHECK(t.run(far).message() == "device.cuda_device: the CUDA driver gives no device 4294967296");
+    if (const DriverCounts *counts = driver_counts()) {
+        int stands_for = 0;
+        attune::Context of_thread, named({.device = {.cuda_context = &stands_for}});
+        REQUIRE(t.run(first).ok());  // memory of the driver for lse
+        const void *const primary = counts->last_context;
+        REQUIRE(t.run(named).ok());
+        CHECK(counts->last_context == &stands_for);
+        REQUIRE(t.run(of_thread).ok());
+        CHECK(counts->last_context != primary);
+        CHECK(counts->last_context != &stands_for);
+    }
     CHECK(attune::Context({.device = {.cuda_device = -2}}).status().message() ==
           "device.cuda_device: must be the number of a device, or -1 for none, got -2");
 }

@@ -41,7 +41,7 @@ enum {
 typedef int32_t attune_place;
 enum {
     ATTUNE_HOST = 0,    // memory of the CPU
-    ATTUNE_DEVICE = 1,  // memory of the GPU of the context's cuda_context
+    ATTUNE_DEVICE = 1,  // memory of the GPU of the context's attune_device_options
 };
 
 // The score of a query q and a key k.
@@ -208,7 +208,7 @@ typedef struct attune_allocator {
 // Settings of calls whose tensors are on a device: kernels are queued on the stream.
 typedef struct attune_device_options {
     size_t size;
-    // a CUcontext; NULL: the one that is current in the calling thread
+    // a CUcontext; NULL: that of cuda_device, else the one that is current in the calling thread
     void *cuda_context;
     // a CUstream of that context; NULL: its default stream
     void *cuda_stream;

@@ -21,11 +21,8 @@ struct Allocator {
 // Device settings of calls whose tensors are there (Place::device): kernels are queued on the stream, and a call returns before
 // they are done. The library neither waits for kernels nor copies tensors.
 struct DeviceOptions {
-    void *cuda_context = nullptr;  // a CUcontext; null: the one that is current in the thread of the call
+    void *cuda_context = nullptr;  // a CUcontext; null: that of cuda_device, else the one current in the thread of the call
     void *cuda_stream = nullptr;   // a CUstream of that context; null: its default stream
-    // Number of the CUDA device whose primary context, that of the CUDA runtime and of PyTorch, is taken where cuda_context is
-    // null; -1: none.
-    std::int64_t cuda_device = -1;
     // Compute on the CPU where no kernel can run because the build has none, or the machine no driver; the CPU must then be
     // able to reach the tensors. Otherwise such a call is refused.
     bool cpu_instead = false;
@@ -35,6 +32,9 @@ struct DeviceOptions {
     // stream is one. Null: the driver's memory, taken and given back in the order of the stream.
     void *workspace = nullptr;
     std::size_t workspace_bytes = 0;
+    // Number of the CUDA device whose primary context, that of the CUDA runtime and of PyTorch, is taken where cuda_context is
+    // null; -1: none.
+    std::int64_t cuda_device = -1;
 };
 
 struct ContextOptions {

@@ -72,7 +72,6 @@ Status choose_sinks_on_device(const Context::State &, const BackwardCall &, Choi
 // The row_lse and row_delta of a call, (B, Hq, Sq), which each of its kernels writes and that of the sinks reads.
 struct DeviceRowTotals {
     View lse, delta;
-    DeviceRowTotals() = default;
     DeviceRowTotals(const BackwardCall &, void *memory);  // of bytes_of(), on the device
     static std::size_t bytes_of(const BackwardCall &);
     DeviceRowTotals rows(std::int64_t first, std::int64_t count) const;

@@ -32,7 +32,7 @@ DeviceRowTotals::DeviceRowTotals(const BackwardCall &c, void *memory) {
 DeviceRowTotals DeviceRowTotals::rows(std::int64_t first, std::int64_t count) const {
     DeviceRowTotals part = *this;
     for (View *v : {&part.lse, &part.delta}) {
-        if (v->data) *v = part_of(*v, 2, first, count);  // a rehearsal has no memory
+        if (v->data) *v = part_of(*v, 2, first, count);  // without heads there is no memory
         v->extent[2] = count;
     }
     return part;

@@ -110,10 +110,12 @@ Status find_context(Context::State &context, void *&found) {
     DeviceOptions &options = context.device;
     if (!options.cuda_context && options.cuda_device >= 0) {
         int device = 0;
-        const bool has_number = options.cuda_device <= INT_MAX && !driver().device(&device, int(options.cuda_device));
-        if (!has_number || driver().primary_context(&options.cuda_context, device))
-            return {StatusCode::invalid_argument,
-                    "device.cuda_device: the CUDA driver gives no device " + std::to_string(options.cuda_device)};
+        const std::string number = std::to_string(options.cuda_device);
+        if (options.cuda_device > INT_MAX || driver().device(&device, int(options.cuda_device)))
+            return {StatusCode::invalid_argument, "device.cuda_device: the CUDA driver gives no device " + number};
+        if (const int error = driver().primary_context(&options.cuda_context, device))
+            return {StatusCode::internal,
+                    "the CUDA driver gives no primary context of device " + number + ", but error " + std::to_string(error)};
     }
     found = options.cuda_context;
     if (!found) driver().current_context(&found);
@@ -131,6 +133,7 @@ public:
         void *left = nullptr;
         if (entered_) driver().pop_context(&left);
     }
+    explicit operator bool() const { return entered_; }
 
 private:
     bool entered_;
@@ -140,6 +143,7 @@ Status allocate(Context::State &context, std::size_t bytes, void *&block) {
     void *of_call = nullptr;
     if (Status s = find_context(context, of_call); !s.ok()) return s;
     const Entered entered(of_call);
+    if (!entered) return {StatusCode::internal, "the CUDA driver refuses the context of the call"};
     std::uint64_t address = 0;
     if (driver().allocate(&address, bytes, context.device.cuda_stream))
         return {StatusCode::out_of_memory, "the device has no memory for this call"};
@@ -149,8 +153,8 @@ Status allocate(Context::State &context, std::size_t bytes, void *&block) {
 void release(Context::State &context, void *block) {
     void *of_call = nullptr;
     if (!find_context(context, of_call).ok()) return;
-    const Entered entered(of_call);
-    driver().release(reinterpret_cast<std::uint64_t>(block), context.device.cuda_stream);
+    if (const Entered entered(of_call); entered)
+        driver().release(reinterpret_cast<std::uint64_t>(block), context.device.cuda_stream);
 }
 
 Status run(Context::State &context, DeviceCall &call) {

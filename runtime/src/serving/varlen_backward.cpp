@@ -276,8 +276,10 @@ Status run_there(Context &context, const Arguments &a, VarlenBackwardCall &p) {
         if (Status s = find_device_bands(band, c.sizes, bands); !s.ok()) return s;
         if (Status s = choose_backward_on_device(state, call, options.variant, choice); !s.ok()) return s;
     }
-    // Totals of all rows, which the sinks of all sequences are summed from; and of a sequence without queries, for a row.
-    const DeviceMemory memory(state, DeviceRowTotals::bytes_of(of_sinks)), of_a_row(state, DeviceRowTotals::bytes_of(call));
+    // Totals of all rows, which the sinks of all sequences are summed from; and a row's, for sequences without queries.
+    BackwardCall one_row = of_sinks;
+    one_row.forward.sizes.queries = 1;
+    const DeviceMemory memory(state, DeviceRowTotals::bytes_of(of_sinks)), of_a_row(state, DeviceRowTotals::bytes_of(one_row));
     for (const DeviceMemory *m : {&memory, &of_a_row})
         if (!m->status().ok()) return m->status();
     const DeviceRowTotals totals(of_sinks, memory.data());

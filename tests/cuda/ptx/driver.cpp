@@ -13,8 +13,11 @@
 using Pointer = std::uint64_t;
 
 namespace {
-constexpr int no_error = 0, invalid = 1, no_device = 101, not_found = 500, launch_failed = 719, not_while_capturing = 900;
-int something;  // target of the handles of contexts and events
+constexpr int no_error = 0, invalid = 1, no_device = 101, invalid_context = 201, not_found = 500, launch_failed = 719,
+              not_while_capturing = 900;
+int something, of_thread, primary;         // targets of handles: of events; of contexts
+thread_local std::vector<void *> entered;  // contexts that are current in the thread, the last one at the end
+void *current_context() { return entered.empty() ? &of_thread : entered.back(); }
 DriverCounts counts;
 
 struct Launch {
@@ -51,7 +54,7 @@ int copied(void *to, const void *from, std::size_t bytes) {
 }
 int allocated(Pointer *p, std::size_t bytes) {
     if (refused()) return not_while_capturing;
-    counts.allocations++;
+    counts.allocations++, counts.last_context = current_context();
     *p = reinterpret_cast<Pointer>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
     return no_error;
 }
@@ -79,7 +82,6 @@ int attune_driver_replay() {
     int name(...) { return no_error; }
 ATTUNE_ACCEPTED(cuInit)
 ATTUNE_ACCEPTED(cuCtxDestroy_v2)
-ATTUNE_ACCEPTED(cuCtxPushCurrent_v2)
 ATTUNE_ACCEPTED(cuModuleUnload)
 ATTUNE_ACCEPTED(cuProfilerStop)
 ATTUNE_ACCEPTED(cuArrayCreate_v2)
@@ -104,9 +106,14 @@ int cuDeviceGetName(char *name, int length, int) {
 int cuDeviceTotalMem_v2(std::size_t *bytes, int) { return *bytes = std::size_t(1) << 30, no_error; }
 int cuDeviceTotalMem(std::size_t *bytes, int device) { return cuDeviceTotalMem_v2(bytes, device); }
 int cuCtxCreate_v2(void **context, unsigned, int) { return *context = &something, no_error; }
-int cuDevicePrimaryCtxRetain(void **context, int) { return *context = &something, no_error; }
-int cuCtxPopCurrent_v2(void **context) { return *context = &something, no_error; }
-int cuCtxGetCurrent(void **context) { return *context = &something, no_error; }
+int cuDevicePrimaryCtxRetain(void **context, int) { return *context = &primary, no_error; }
+int cuCtxPushCurrent_v2(void *context) { return entered.push_back(context), no_error; }
+int cuCtxPopCurrent_v2(void **context) {
+    if (entered.empty()) return invalid_context;
+    *context = entered.back();
+    return entered.pop_back(), no_error;
+}
+int cuCtxGetCurrent(void **context) { return *context = current_context(), no_error; }
 int cuCtxGetApiVersion(void *, unsigned *version) { return *version = 3020, no_error; }
 int cuCtxGetDevice(int *device) { return *device = 0, no_error; }
 int cuEventCreate(void **event, unsigned) { return *event = &something, no_error; }

@@ -8,6 +8,7 @@ struct DriverCounts {
     long barriers = 0;  // barriers that blocks reached
     long refused = 0;   // calls that a capture refuses
     void *last_stream = nullptr;
+    void *last_context = nullptr;  // the current one of the last allocation
 };
 
 // attune_driver_capture(): captures a graph, as cuStreamBeginCapture() does in the global mode: launches are kept and not run,
