@@ -28,7 +28,8 @@ struct Contender {
 };
 
 // A contender: "label=schedule [name=number...]", or "label=schedule@target" for the parameters that the files of `schedules`
-// have for the target. A schedule without either has those in use, or of the cell's target where another schedule is in use.
+// have for the target, of the cell or nearest to it. A schedule without either has those in use, or, where another schedule is
+// in use, those of the cell's target.
 Contender contender_of(const std::string &text, const Cell &cell, const std::string &schedules) {
     const std::size_t equals = text.find('='), space = std::min(text.find(' ', equals), text.size());
     const std::size_t at = std::min(text.find('@', equals), space);
@@ -39,16 +40,17 @@ Contender contender_of(const std::string &text, const Cell &cell, const std::str
     Contender c{text.substr(0, equals), cell, {}, "", "", 0, {}, {}};
     c.cell.schedule = text.substr(equals + 1, at - equals - 1);
     const bool in_use = c.cell.schedule == cell.schedule;
-    if (at < space) {
-        const std::string target = text.substr(at + 1, space - at - 1);
+    if (at == space && space < text.size()) {
+        c.candidate.parameters = parse_parameters(text.substr(space + 1));
+    } else if (at == space && in_use) {
+        c.candidate.parameters = cell.shipped;
+    } else {
+        const std::string target = at < space ? text.substr(at + 1, space - at - 1) : cell.target;
         c.candidate.parameters = parameters_in(schedules, c.cell, target);
-        if (c.candidate.parameters.empty())
+        // Schedule root takes none.
+        if (c.candidate.parameters.empty() && (at < space || c.cell.schedule != "root"))
             throw program::InputError("--contender", target + " has no parameters of schedule " + c.cell.schedule + " for " +
                                                          cell.variant + ": \"" + text + "\"");
-    } else if (space < text.size()) {
-        c.candidate.parameters = parse_parameters(text.substr(space + 1));
-    } else {
-        c.candidate.parameters = in_use ? cell.shipped : parameters_in(schedules, c.cell, cell.target);
     }
     if (!in_use) c.cell.shape_class.clear();
     return c;
