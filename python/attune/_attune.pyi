@@ -24,8 +24,8 @@ class Context:
         Args:
             threads: Most threads of a call, the caller's included; 0: one for each processor allowed.
             scratch_bytes_per_thread: Bytes of scratch kept for the next call, for each thread.
-            cuda_stream: Address of the CUstream of calls on a device, as of torch.cuda.Stream.cuda_stream; 0: the
-                default stream; None: the current stream of the arrays' library, where it tells, else the default one.
+            cuda_stream: Address of the CUstream of calls on a device, for arrays of libraries that do not tell which
+                stream is current (torch tells): make it current there, too. 0 or None: the default stream.
 
         Raises:
             ValueError: an option is wrong.
@@ -1549,7 +1549,7 @@ def ring_attention_backward(communicator: Communicator, plan: ParallelPlan, quer
 
 def torch_attention(query: Any, key: Any, value: Any, attn_mask: Any | None, is_causal: bool, scale: float | None, enable_gqa: bool, with_lse: bool) -> Any | None:
     """
-    PyTorch's scaled_dot_product_attention of plain CPU tensors: out, or (out, lse); None where the call needs more
+    PyTorch's scaled_dot_product_attention of plain tensors: out, or (out, lse); None where the call needs more
     than that.
 
     A part of attune.torch, which records gradients.

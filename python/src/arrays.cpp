@@ -127,16 +127,16 @@ bool Call::on_host(const char *name, const dlpack::Device &device, const dlpack:
     if (host_only) refuse(name, "is on a" + place + "; this function computes on the host only");
     if (device.type != dlpack::cuda && device.type != dlpack::cuda_managed)
         refuse(name, "is on a" + place + "; the host and CUDA are served");
-    Queue queue{device.id, contexts_of_call().cuda_stream().value_or(nullptr)};
-    const bool is_named = contexts_of_call().cuda_stream().has_value();
-    if (!is_named && api && api->current_stream && api->current_stream(dlpack::cuda, device.id, &queue.stream))
-        throw nb::python_error();
+    const std::optional<void *> &named = contexts_of_call().cuda_stream();
+    Queue queue{device.id, named.value_or(nullptr)};
+    if (api && api->current_stream && api->current_stream(dlpack::cuda, device.id, &queue.stream)) throw nb::python_error();
+    if (named && queue.stream != *named)
+        refuse(name, "the current stream of its library is not the one that the Context names");
     if (queue_.device >= 0 && queue_.device != queue.device)
         refuse(name, "is on CUDA device " + std::to_string(queue.device) + ", other arrays of the call are on device " +
                          std::to_string(queue_.device));
     if (queue_.device >= 0 && queue_.stream != queue.stream)
-        refuse(name, "the current stream of its library is not that of the arrays before it; name one by "
-                     "Context(cuda_stream=...)");
+        refuse(name, "the current stream of its library is not that of the arrays before it");
     queue_ = queue;
     return false;
 }

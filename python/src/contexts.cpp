@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "contexts.h"
 #include "call.h"
+#include <algorithm>
 
 namespace attune_python {
 
 namespace {
-constexpr std::size_t most_idle = 64;  // streams come and go
+constexpr std::ptrdiff_t most_idle_of_streams = 64;  // streams come and go
 }  // namespace
 
 Contexts::Contexts(const attune::ContextOptions &options, std::optional<void *> cuda_stream)
@@ -29,8 +30,10 @@ std::unique_ptr<attune::Context> Contexts::take(const Queue &queue) {
 }
 
 void Contexts::give_back(const Queue &queue, std::unique_ptr<attune::Context> context) {
-    if (idle_.size() == most_idle) idle_.erase(idle_.begin());
     idle_.push_back({queue, std::move(context)});
+    const auto is_of_stream = [](const Idle &idle) { return idle.queue.device >= 0; };
+    if (std::count_if(idle_.begin(), idle_.end(), is_of_stream) > most_idle_of_streams)
+        idle_.erase(std::find_if(idle_.begin(), idle_.end(), is_of_stream));
 }
 
 std::size_t Contexts::scratch_bytes() const {

@@ -220,8 +220,8 @@ void bind_facts(nb::module_ &m) {
             "cuda_stream"_a.none() = nb::none(),
             "Args:\n    threads: Most threads of a call, the caller's included; 0: one for each processor allowed.\n"
             "    scratch_bytes_per_thread: Bytes of scratch kept for the next call, for each thread.\n"
-            "    cuda_stream: Address of the CUstream of calls on a device, as of torch.cuda.Stream.cuda_stream; 0: the\n"
-            "        default stream; None: the current stream of the arrays' library, where it tells, else the default one.\n\n"
+            "    cuda_stream: Address of the CUstream of calls on a device, for arrays of libraries that do not tell which\n"
+            "        stream is current (torch tells): make it current there, too. 0 or None: the default stream.\n\n"
             "Raises:\n    ValueError: an option is wrong.")
         .def_prop_ro("threads", &Contexts::threads, "Most threads of a call.")
         .def_prop_ro("last_variant", &Contexts::last_variant,

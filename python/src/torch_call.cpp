@@ -29,7 +29,7 @@ bool direct(const ConstView &q, const ConstView &k, const ConstView &v, bool gro
     return heads == key_heads || key_heads == 1 || (grouped && heads % key_heads == 0);
 }
 
-// PyTorch's scaled_dot_product_attention of plain CPU tensors: out, or (out, lse); None where the call needs more than that.
+// PyTorch's scaled_dot_product_attention of plain tensors: out, or (out, lse); None where the call needs more than that.
 nb::object torch_attention(nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask, bool is_causal,
                            nb::handle scale, bool enable_gqa, bool with_lse) {
     Call call;
@@ -71,7 +71,7 @@ void bind_torch(nb::module_ &m) {
           "scale"_a.none(), "enable_gqa"_a, "with_lse"_a,
           nb::sig("def torch_attention(query: Any, key: Any, value: Any, attn_mask: Any | None, is_causal: bool, "
                   "scale: float | None, enable_gqa: bool, with_lse: bool) -> Any | None"),
-          "PyTorch's scaled_dot_product_attention of plain CPU tensors: out, or (out, lse); None where the call needs more\n"
+          "PyTorch's scaled_dot_product_attention of plain tensors: out, or (out, lse); None where the call needs more\n"
           "than that.\n\nA part of attune.torch, which records gradients.");
 }
 

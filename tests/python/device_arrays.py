@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Arrays that say to be on a CUDA device. Their memory is NumPy's, which the driver of tests/cuda/ptx takes for a device's."""
 import ctypes as c
+import threading
 
 import numpy as np
 
@@ -68,9 +69,25 @@ class OnDevice:
         return _capsule(c.addressof(export(self.array, self.device)), b"dltensor_versioned", None)
 
 
-class WithTable:
-    """An array whose type has DLPack's table of functions, as torch's. `stream`: the current one of its library."""
+class _Current(threading.local):
     stream = 0
+
+
+class _Streams(type):
+    """`stream`: the current one of the library in a thread."""
+    current = _Current()
+
+    @property
+    def stream(cls):
+        return cls.current.stream
+
+    @stream.setter
+    def stream(cls, number):
+        cls.current.stream = number
+
+
+class WithTable(metaclass=_Streams):
+    """An array whose type has DLPack's table of functions, as torch's."""
 
     def __init__(self, array, device=0):
         self.array, self.device = array, (CUDA, device)

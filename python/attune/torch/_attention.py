@@ -36,7 +36,7 @@ def is_plain(*tensors):
     for tensor in tensors:
         if tensor is not None and type(tensor) not in PLAIN:
             return False
-    return forward_ad._current_level < 0 and not (torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"))
+    return forward_ad._current_level < 0 and not torch.is_autocast_enabled("cpu" if tensors[0].is_cpu else "cuda")
 
 
 class NeedsMore(Exception):

@@ -16,7 +16,7 @@ def replacement(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=Fals
     if dropout_p == 0.0:
         try:
             out = direct(query, key, value, attn_mask, is_causal, scale, enable_gqa)
-        except ValueError:  # PyTorch's own function answers, or reports the fault
+        except (ValueError, MemoryError):  # PyTorch's own function answers, or reports the fault
             out = None
         if out is not None:
             return out
@@ -26,7 +26,7 @@ def replacement(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=Fals
             return call()
         try:
             return call()
-        except ValueError:  # refused by the library: a limit of sizes, or a number out of range
+        except (ValueError, MemoryError):  # refused by the library: a limit of sizes, a number out of range, or no memory
             pass
     return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
 

@@ -6,13 +6,13 @@ import torch
 
 import attune
 from attune.torch import _layer_ops as ops
-from attune.torch._attention import draw, general, refuse_transforms
+from attune.torch._attention import autocast, draw, general, is_autocast, refuse_transforms
 from attune.torch._ops import dense_last
 
 
 def _lengths(tensor):
-    """Lengths and indices: a tensor as it is, a list as i32."""
-    return torch.tensor(tensor, dtype=torch.int32) if isinstance(tensor, (list, tuple)) else tensor
+    """Lengths and indices: a tensor as it is, a list as i32 on the host."""
+    return torch.tensor(tensor, dtype=torch.int32, device="cpu") if isinstance(tensor, (list, tuple)) else tensor
 
 
 def _pages(name, pages):
@@ -103,6 +103,8 @@ def paged_attention(query, key_pages, value_pages, cu_seqlens_q, block_table, le
 def linear(x, weight, bias=None):
     """x weight^T + bias, as torch.nn.functional.linear, by the library; x of rank 1 to 4."""
     refuse_transforms()
+    if is_autocast(x):
+        x, weight, bias = autocast(x, weight, bias)
     return ops.linear(dense_last(x), dense_last(weight), bias)
 
 

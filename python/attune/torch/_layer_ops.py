@@ -66,7 +66,7 @@ def _additive_backward_fake(grad_out, grad_lse, out, lse, *inputs):
 
 
 additive = define("additive_attention", f"({_ADDITIVE_HEAD}{SCORE_SCHEMA}) -> (Tensor, Tensor)", _additive, attention_fake,
-                  _additive_setup, _additive_autograd)
+                  _additive_setup, _additive_autograd, gradient_on_cuda=False)
 additive_backward = define(
     "additive_attention_backward",
     f"(Tensor grad_out, Tensor? grad_lse, Tensor out, Tensor lse, {_ADDITIVE_HEAD}{SCORE_SCHEMA}, bool[] wanted) -> Tensor[]",
@@ -203,7 +203,8 @@ def _linear_backward_fake(grad_out, x, weight, wanted):
 
 
 linear = define("linear", "(Tensor x, Tensor weight, Tensor? bias) -> Tensor", _linear,
-                lambda x, weight, bias: x.new_empty((*x.shape[:-1], weight.shape[0])), _linear_setup, _linear_autograd)
+                lambda x, weight, bias: x.new_empty((*x.shape[:-1], weight.shape[0])), _linear_setup, _linear_autograd,
+                gradient_on_cuda=False)
 linear_backward = define("linear_backward", "(Tensor grad_out, Tensor x, Tensor weight, bool[] wanted) -> Tensor[]",
                          _linear_backward, _linear_backward_fake, _no_setup,
                          no_gradient="no gradients of gradients of linear layers")
@@ -224,7 +225,8 @@ def _softmax_autograd(ctx, grad_out):
 
 
 softmax = define("masked_softmax", "(Tensor scores, Tensor? valid_lens, str fill) -> Tensor", _softmax,
-                 lambda scores, valid_lens, fill: scores.new_empty(scores.shape), _softmax_setup, _softmax_autograd)
+                 lambda scores, valid_lens, fill: scores.new_empty(scores.shape), _softmax_setup, _softmax_autograd,
+                 gradient_on_cuda=False)
 softmax_backward = define(
     "masked_softmax_backward", "(Tensor grad_out, Tensor out, Tensor? valid_lens, str fill) -> Tensor",
     lambda grad_out, out, valid_lens, fill: _attune.masked_softmax_backward(out, dense_last(grad_out), valid_lens=valid_lens,
@@ -271,6 +273,6 @@ def _rows_backward_fake(grad_out, x, positions, *rest):
 
 
 rows = define("transform_rows", f"(Tensor x, {_STEP_SCHEMA}) -> Tensor", _rows, lambda x, *rest: new_rows(x, x.shape),
-              _rows_setup, _rows_autograd)
+              _rows_setup, _rows_autograd, gradient_on_cuda=False)
 rows_backward = define("transform_rows_backward", f"(Tensor grad_out, Tensor x, {_STEP_SCHEMA}) -> (Tensor, Tensor)",
                        _rows_backward, _rows_backward_fake, _no_setup, no_gradient="no gradients of gradients of rows")

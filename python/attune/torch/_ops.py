@@ -25,7 +25,7 @@ SCORE_SCHEMA = (", ".join(f"Tensor? {name}" for name in SCORE_TENSORS) +
                  " bool invariant" + "".join(f", SymInt {name}" for name in DROPOUT_NUMBERS))
 
 
-def define(name, schema, kernel, fake, setup=None, backward=None, no_gradient=None):
+def define(name, schema, kernel, fake, setup=None, backward=None, no_gradient=None, gradient_on_cuda=True):
     """Adds attune::<name>. `no_gradient` says why there is none, for operations without `backward`."""
     LIBRARY.define(f"{name}{schema}", tags=(torch.Tag.needs_exact_strides,))
     for key in ("CPU", "CUDA"):
@@ -35,12 +35,23 @@ def define(name, schema, kernel, fake, setup=None, backward=None, no_gradient=No
         def backward(ctx, *grads):
             raise NotImplementedError(f"attune: {no_gradient}")
     if backward is not None:
-        torch.library.register_autograd(f"attune::{name}", backward, setup_context=setup, lib=LIBRARY)
+        torch.library.register_autograd(f"attune::{name}", backward, lib=LIBRARY,
+                                        setup_context=setup if gradient_on_cuda else on_host_alone(name, setup))
 
     def refuse(info, in_dims, *args):
         raise NotImplementedError(f"attune.torch: {name} has no rule for vmap; put the mapped dimension into the batch")
     torch.library.register_vmap(f"attune::{name}", refuse, lib=LIBRARY)
     return getattr(torch.ops.attune, name).default
+
+
+def on_host_alone(name, setup):
+    """The setup of an operation whose gradients are computed on the host alone: refused in the forward pass, not in the middle
+    of the backward one."""
+    def checked(ctx, inputs, output):
+        if inputs[0].is_cuda and any(ctx.needs_input_grad):
+            raise NotImplementedError(f"attune.torch: {name} has no gradients on a CUDA device; call it within torch.no_grad()")
+        setup(ctx, inputs, output)
+    return checked
 
 
 def dense_last(tensor):

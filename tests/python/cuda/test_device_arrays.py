@@ -70,9 +70,11 @@ def test_streams(arrays):
         attune.scaled_dot_product_attention(*given)
         assert driver_counts().last_stream == (stream or None)
     WithTable.stream = 0x3000
+    attune.scaled_dot_product_attention(*given, context=attune.Context(cuda_stream=0x3000))
+    assert driver_counts().last_stream == 0x3000
     for named in (0x4000, 0):
-        attune.scaled_dot_product_attention(*given, context=attune.Context(cuda_stream=named))
-        assert driver_counts().last_stream == (named or None)
+        with pytest.raises(ValueError, match="^query: the current stream of its library is not the one that the Context names"):
+            attune.scaled_dot_product_attention(*given, context=attune.Context(cuda_stream=named))
 
 
 def test_a_call_copies_nothing_and_waits_for_nothing(arrays):
@@ -119,10 +121,10 @@ def test_threads_have_streams_of_their_own(arrays):
     wrong = []
 
     def calls(n):
-        context = attune.Context(cuda_stream=0x100 * n)
-        given, out = on_device(arrays, OnDevice), OnDevice(np.zeros_like(arrays[0]))
+        WithTable.stream = 0x100 * n  # of this thread; the Contexts are those of all threads
+        given, out = on_device(arrays), WithTable(np.zeros_like(arrays[0]))
         for _ in range(10):
-            attune.scaled_dot_product_attention(*given, out=out, context=context)
+            attune.scaled_dot_product_attention(*given, out=out)
             wrong.extend([n] * (not np.array_equal(out.array, expected)))
 
     threads = [threading.Thread(target=calls, args=(n,)) for n in range(1, 9)]

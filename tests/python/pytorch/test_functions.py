@@ -63,6 +63,14 @@ def test_multi_head_attention():
     assert (mine - theirs).abs().max() <= 8 * 2.0**-52 * theirs.abs().max()
 
 
+def test_autocast_of_layers():
+    x, weights = torch.randn(2, 3, 8), [torch.randn(8, 8) for _ in range(4)]
+    with torch.autocast("cpu", torch.bfloat16):
+        out = at.multi_head_attention(x, x, x, *weights, heads=2)
+    halves = [t.bfloat16() for t in (x, *weights)]
+    assert torch.equal(out, at.multi_head_attention(*[halves[0]] * 3, *halves[1:], heads=2))
+
+
 def test_transform_rows():
     x, weight = f64(1, 2, 3, 8), f64(8)
     positions = torch.tensor([[0, 4, 2]], dtype=torch.int32)

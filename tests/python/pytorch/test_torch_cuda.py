@@ -47,6 +47,16 @@ def test_refused_on_a_device(fakes):
             sdpa(*tensors, enable_gqa=True)
 
 
+def test_functions_that_have_no_gradients_there(fakes):
+    rows, weight = torch.empty(3, 64, device="cuda"), torch.empty(5, 64, device="cuda", requires_grad=True)
+    for call in (lambda: attune.torch.linear(rows, weight), lambda: attune.torch.masked_softmax(weight),
+                 lambda: attune.torch.transform_rows(weight[:, None], hadamard=True)):
+        with pytest.raises(NotImplementedError, match="has no gradients on a CUDA device"):
+            call()
+        with torch.no_grad():
+            assert call().is_cuda
+
+
 def test_a_build_without_kernels_for_it(fakes, monkeypatch):
     monkeypatch.setattr(_attention, "HAS_CUDA", False)
     with pytest.raises(attune.UnsupportedError, match="^query: is on a CUDA device; this build of the library has no kernels"):
@@ -97,17 +107,16 @@ def test_dropout_has_the_mask_of_the_host():
 @needs_gpu
 def test_the_current_stream():
     tensors = on_gpu(torch.float32)
-    expected = sdpa(*tensors, enable_gqa=True)
+    expected = sdpa(2 * tensors[0], *tensors[1:], enable_gqa=True)
     torch.cuda.synchronize()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         torch.cuda._sleep(100_000_000)
-        tensors[0].add_(1)
-        tensors[0].sub_(1)
+        tensors[0].mul_(2)
         late = sdpa(*tensors, enable_gqa=True)
     assert not stream.query()  # the call waited for nothing
     stream.synchronize()
-    assert torch.allclose(late, expected, atol=1e-5)
+    assert torch.equal(late, expected)  # the query of before would give another result
 
 
 @needs_gpu
