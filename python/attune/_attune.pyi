@@ -25,7 +25,7 @@ class Context:
             threads: Most threads of a call, the caller's included; 0: one for each processor allowed.
             scratch_bytes_per_thread: Bytes of scratch kept for the next call, for each thread.
             cuda_stream: Address of the CUstream of calls on a device, for arrays of libraries that do not tell which
-                stream is current (torch tells): make it current there, too. 0 or None: the default stream.
+                stream is current (torch tells): make that stream current, too. 0 or None: the default stream.
 
         Raises:
             ValueError: an option is wrong.

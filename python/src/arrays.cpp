@@ -124,7 +124,7 @@ bool Call::on_host(const char *name, const dlpack::Device &device, const dlpack:
     if (device.type == dlpack::cpu || device.type == dlpack::cuda_host || device.type == dlpack::rocm_host) return true;
     const std::string place =
         " device (DLPack's type " + std::to_string(device.type) + ", number " + std::to_string(device.id) + ")";
-    if (host_only) refuse(name, "is on a" + place + "; this function computes on the host only");
+    if (places_ == Places::host) refuse(name, "is on a" + place + "; this function computes on the host only");
     if (device.type != dlpack::cuda && device.type != dlpack::cuda_managed)
         refuse(name, "is on a" + place + "; the host and CUDA are served");
     const std::optional<void *> &named = contexts_of_call().cuda_stream();
@@ -164,7 +164,7 @@ attune::View Call::of_dlpack(const char *name, nb::handle array, bool writes) {
     const nb::object device = array.attr("__dlpack_device__")();
     const dlpack::Device said{nb::cast<std::int32_t>(nb::int_(device[0])), nb::cast<std::int32_t>(nb::int_(device[1]))};
     nb::dict stream;
-    // The array's library lets the stream of the call wait for what it has queued. 1 names the default stream.
+    // The array's library makes the stream of the call wait for the array's pending kernels. DLPack's default stream is 1.
     if (!on_host(name, said, nullptr))
         stream["stream"] = queue_.stream ? nb::int_(reinterpret_cast<std::uintptr_t>(queue_.stream)) : nb::int_(1);
     nb::object capsule;

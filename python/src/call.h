@@ -28,7 +28,8 @@ void lock_again(PyThreadState *);
 
 class Call {
 public:
-    Call() = default;
+    enum class Places { any, host };
+    explicit Call(Places places = Places::any) : places_(places) {}
     Call(const Call &) = delete;
     Call &operator=(const Call &) = delete;
     ~Call();
@@ -55,8 +56,6 @@ public:
     bool takes_tensors_of_autograd = false;
     // Negated views of torch are refused, or, where this is set, marked.
     bool marks_negated = false, negated = false;
-    // Arrays on a device are refused: for functions that read what arrays hold, or whose library knows no device.
-    bool host_only = false;
     Contexts *contexts = nullptr;  // null: the default Contexts of the process
     Layout layout = Layout::dense;
 
@@ -98,11 +97,17 @@ private:
     // arrays, and the stream that its Context names, or that is current in the library of the first of them.
     bool on_host(const char *name, const dlpack::Device &, const dlpack::ExchangeApi *);
 
+    const Places places_;
     Queue queue_;
     static constexpr int inline_holds = 24;
     Held held_[inline_holds];
     int held_count_ = 0;
     std::vector<std::unique_ptr<Held>> more_;
+};
+
+// A call that refuses arrays on a device: of a function that reads what arrays hold, or whose library knows no device.
+struct HostCall : Call {
+    HostCall() : Call(Places::host) {}
 };
 
 // Extents of a view with some replaced; a wrong rank stays wrong, so that the library refuses it in its own words.

@@ -78,7 +78,6 @@ const Keywords &band_keywords() {
 ParallelPlan plan_positions(std::int64_t positions, int ranks, nb::handle layout, std::int64_t chunk,
                             const nb::kwargs &options) {
     Call call;
-    call.host_only = true;
     attune::ParallelBand band;
     read_keywords(call, "plan_positions", options, {{band_keywords(), &band}});
     const auto how = word_of("layout", layout, layouts);
@@ -123,7 +122,6 @@ const Keywords &forecast_keywords() {
 
 nb::dict forecast_parallel(ParallelPlan plan, nb::handle scheme, const nb::kwargs &options) {
     Call call;
-    call.host_only = true;
     Forecast given_numbers;
     read_keywords(call, "forecast_parallel", options, {{forecast_keywords(), &given_numbers}});
     const auto which = word_of("scheme", scheme, schemes);
@@ -145,8 +143,7 @@ constexpr char ring_attention_name[] = "ring_attention", gathered_attention_name
 template<auto function, const char *name>
 nb::object forward(RankCommunicator &communicator, ParallelPlan plan, nb::handle query, nb::handle key, nb::handle value,
                    const nb::kwargs &given_options) {
-    Call call;
-    call.host_only = true;
+    HostCall call;
     attune::ParallelOptions options;
     Wanted wanted;
     Report report;
@@ -168,8 +165,7 @@ nb::object forward(RankCommunicator &communicator, ParallelPlan plan, nb::handle
 
 nb::object backward(RankCommunicator &communicator, ParallelPlan plan, nb::handle query, nb::handle key, nb::handle value,
                     nb::handle out, nb::handle lse, nb::handle grad_out, const nb::kwargs &given_options) {
-    Call call;
-    call.host_only = true;
+    HostCall call;
     attune::ParallelOptions options;
     Wanted wanted;
     GradLse of_lse;
@@ -198,8 +194,7 @@ nb::object backward(RankCommunicator &communicator, ParallelPlan plan, nb::handl
 
 nb::object paged_decode(RankCommunicator &communicator, ParallelPlan plan, nb::handle query, nb::handle key_pages,
                         nb::handle value_pages, nb::handle block_table, nb::handle lens, const nb::kwargs &given_options) {
-    Call call;
-    call.host_only = true;
+    HostCall call;
     attune::PagedOptions options;
     Wanted wanted;
     Report report;

@@ -159,8 +159,7 @@ std::vector<std::vector<std::string>> labels_of(const char *name, nb::handle lab
 }
 
 Heatmap heatmap(nb::handle weights, nb::handle valid_lens, nb::handle query_labels, nb::handle key_labels) {
-    Call call;
-    call.host_only = true;
+    HostCall call;
     const ConstView w = call.input("weights", weights);
     if (w.dtype != DType::f32 && w.dtype != DType::f64 && w.dtype != DType::bf16 && w.dtype != DType::f16)
         refuse("weights", std::string("type must be f32, f64, bf16 or f16, got ") + attune::name_of(w.dtype));
@@ -221,7 +220,7 @@ void bind_facts(nb::module_ &m) {
             "Args:\n    threads: Most threads of a call, the caller's included; 0: one for each processor allowed.\n"
             "    scratch_bytes_per_thread: Bytes of scratch kept for the next call, for each thread.\n"
             "    cuda_stream: Address of the CUstream of calls on a device, for arrays of libraries that do not tell which\n"
-            "        stream is current (torch tells): make it current there, too. 0 or None: the default stream.\n\n"
+            "        stream is current (torch tells): make that stream current, too. 0 or None: the default stream.\n\n"
             "Raises:\n    ValueError: an option is wrong.")
         .def_prop_ro("threads", &Contexts::threads, "Most threads of a call.")
         .def_prop_ro("last_variant", &Contexts::last_variant,

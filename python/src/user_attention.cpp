@@ -68,8 +68,7 @@ public:
     }
 
     nb::object forward(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs &given_options) {
-        Call call;
-        call.host_only = true;
+        HostCall call;
         Forward f;
         read_forward(call, f, name(), query, key, value, given_options, nullptr);
         run(call, [&](Context &c) {
@@ -81,8 +80,7 @@ public:
 
     nb::object backward(nb::handle query, nb::handle key, nb::handle value, nb::handle out, nb::handle lse, nb::handle grad_out,
                         const nb::kwargs &given_options) {
-        Call call;
-        call.host_only = true;
+        HostCall call;
         Backward b;
         nb::dict result =
             read_backward(call, b, name() + ".backward", query, key, value, {out, lse, grad_out}, given_options, nullptr);
@@ -95,8 +93,7 @@ public:
 
     nb::object over_ranks(Collective function, const char *called, RankCommunicator &communicator, const ParallelPlan &plan,
                           nb::handle query, nb::handle key, nb::handle value, const nb::kwargs &given_options) {
-        Call call;
-        call.host_only = true;
+        HostCall call;
         Forward f;
         Report report;
         read_forward(call, f, name() + "." + called, query, key, value, given_options, &report);
@@ -113,8 +110,7 @@ public:
     nb::object backward_over_ranks(RankCommunicator &communicator, ParallelPlan plan, nb::handle query, nb::handle key,
                                    nb::handle value, nb::handle out, nb::handle lse, nb::handle grad_out,
                                    const nb::kwargs &given_options) {
-        Call call;
-        call.host_only = true;
+        HostCall call;
         Backward b;
         Report report;
         nb::dict result = read_backward(call, b, name() + ".ring_attention_backward", query, key, value, {out, lse, grad_out},
