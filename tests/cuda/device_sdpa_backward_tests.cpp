@@ -44,8 +44,7 @@ void check_case(attune::Context &context, const SdpaBackwardCase &c, std::string
     INFO(describe(c));
     // With these, sinks and their gradients are reversed.
     if (c.forward.strided_masks && !takes_reversed_rows()) wanted &= ~want_sinks;
-    // OpenCL compiles kernels for each size, those of bias and slopes in minutes: they are the interpreter's.
-    if (is_opencl()) wanted &= ~(want_bias | want_slopes);
+    wanted = linked_gradients(wanted);
     REQUIRE(a.run_forward(context).message() == "");
     // Rows that are not aligned to 16 bytes go to a variant of any size.
     bool as_asked = true;

@@ -7,6 +7,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/half_elements.h"
 #include "tests/support/sdpa_arrays.h"
+#include "tests/support/sdpa_backward_case.h"
 #include <algorithm>
 
 namespace attune_test {
@@ -27,6 +28,9 @@ template<typename Argument> Argument there(Argument argument) {
 inline bool is_opencl() { return attune::device_backend()->target.find("opencl") != std::string_view::npos; }
 // Whether the backend takes negative strides: Halide copies no such tensors to a device of OpenCL.
 inline bool takes_reversed_rows() { return !is_opencl(); }
+// Gradients in `wanted` that this program has kernels for. By bias and slopes there are none for OpenCL, which compiles a
+// kernel for each size, these in minutes.
+inline unsigned linked_gradients(unsigned wanted) { return is_opencl() ? wanted & ~(want_bias | want_slopes) : wanted; }
 
 // Whether there is a device; a test without one is skipped.
 inline bool has_device() {
