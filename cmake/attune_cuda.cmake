@@ -29,8 +29,10 @@ attune_add_op_device_program(rows_simt rows_stages generator_math)
 foreach(op transform_rows quantise_rows)
   set(ATTUNE_DEVICE_PROGRAM_${op} rows_simt)
 endforeach()
-attune_add_op_device_program(sink_gradient_simt backward_rows_stages attention_generator generator_math)
-set(ATTUNE_DEVICE_PROGRAM_sink_gradient sink_gradient_simt)
+foreach(op sink_gradient capture_sum)
+  attune_add_op_device_program(${op}_simt backward_rows_simt backward_rows_stages attention_generator generator_math)
+  set(ATTUNE_DEVICE_PROGRAM_${op} ${op}_simt)
+endforeach()
 
 # attune_add_device_kernels(library TARGET target [AS name HALIDE halide-target] [ONLY regex]): one object for each variant of a
 # target of "device_targets", of every op with a program for devices, joined to the library. In the library attune the variants

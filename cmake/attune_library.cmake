@@ -61,7 +61,7 @@ attune_add_sources(transform_rows_backward serving/transform_rows_backward)
 attune_add_sources(merge serving/merge serving/merge_device)
 attune_add_sources(packed serving/packed_call serving/varlen_call)
 attune_add_sources(varlen serving/varlen)
-attune_add_sources(varlen_backward serving/varlen_backward)
+attune_add_sources(varlen_backward serving/varlen_backward serving/varlen_backward_device)
 attune_add_sources(parallel_plan context_parallel/geometry context_parallel/plan context_parallel/forecast)
 attune_add_sources(context_parallel context_parallel/agreement context_parallel/channel context_parallel/chunk_attention
   context_parallel/chunk_rows context_parallel/circulation context_parallel/collective)

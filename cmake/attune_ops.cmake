@@ -65,8 +65,10 @@ set(attune_part_linear_simt_generator generators/linear/linear_simt_stages.cpp
 set(attune_part_merge_simt_generator generators/merge/merge_simt_stages.cpp generators/programs/merge_simt_generator.cpp
   schedules/merge/cuda_simt.cpp)
 set(attune_part_rows_simt_generator generators/programs/rows_simt_generator.cpp schedules/transform_rows/cuda_simt.cpp)
-set(attune_part_sink_gradient_simt_generator generators/programs/sink_gradient_simt_generator.cpp
-  schedules/backward_rows/cuda_simt.cpp)
+set(attune_part_backward_rows_simt schedules/backward_rows/cuda_simt.cpp)
+foreach(program sink_gradient_simt capture_sum_simt)
+  set(attune_part_${program}_generator generators/programs/${program}_generator.cpp)
+endforeach()
 set(attune_part_mask_blocks_generator generators/mask_blocks/mask_blocks_stages.cpp)
 set(attune_part_mask_blocks_program generators/programs/mask_blocks_generator.cpp schedules/mask_blocks/mask_blocks.cpp)
 set(attune_part_describe_attention generators/programs/describe_attention.cpp)

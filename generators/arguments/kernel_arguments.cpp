@@ -226,6 +226,8 @@ std::vector<ArgumentLists> parts_of_attention() {
              {buffers({"sinks"}, 1), buffers({"row_lse", "row_delta"}, 3), buffers({"grad_sinks"}, 1)}),
         list("capture_sum", "CaptureSum",
              {buffers({"sums"}, 2), numbers({"sums_keys"}, boolean), buffers({"grad_capture"}, 2)}),
+        list("capture_sum_simt", "DeviceCaptureSum",
+             {buffers({"sums"}, 2), numbers({"sums_keys"}, boolean), buffers({"grad_capture"}, 2)}),
         list("mask_blocks", "MaskBlocks",
              {numbers({"query_heads", "key_heads", "queries", "keys"}, int32),
               numbers({"block_heads", "block_queries", "block_keys"}, int32),

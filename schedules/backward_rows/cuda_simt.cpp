@@ -15,4 +15,11 @@ void schedule_sink_gradient_simt(SinkGradientStages &s, Func out, int lanes) {
     of_lanes.update().reorder(turn, entry, lane).gpu_threads(lane);
 }
 
+void schedule_capture_sum_simt(CaptureSumStages &s, Func out, int lanes) {
+    const Var block("block"), lane("lane");
+    out.split(s.y, block, lane, lanes, TailStrategy::GuardWithIf).reorder(lane, block, s.j);
+    out.gpu_blocks(block, s.j).gpu_threads(lane);
+    s.sum.compute_at(out, lane);
+}
+
 }  // namespace attune

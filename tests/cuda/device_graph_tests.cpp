@@ -157,9 +157,9 @@ Call packed_gradients() {
         std::vector<float> slopes, sinks;
         PackedBackwardArrays<float> of;
         Arrays()
-            : slopes(16, 0.125f), sinks(4, 0.5f),
+            : slopes(4, 0.125f), sinks(4, 0.5f),
               of(PackedCase{.queries = {3, 0, 9, 0}, .keys = {4, 2, 9, 0}, .head_dim = 64, .value_dim = 64},
-                 {.alibi_slopes = {slopes.data(), {4, 4}}, .sinks = {sinks.data(), {4}}}) {}
+                 {.alibi_slopes = {slopes.data(), {4}}, .sinks = {sinks.data(), {4}}}) {}
     };
     auto a = std::make_shared<Arrays>();
     attune::Context host;

@@ -163,18 +163,21 @@ TEST_CASE("device: packed batches choose a kernel for each sequence, and some gr
     CHECK(context.last_variant().empty());
 }
 
-TEST_CASE("device: gradients of packed batches by slopes of each sequence and by sinks", "[device]") {
+TEST_CASE("device: gradients of packed batches by slopes and by sinks", "[device]") {
     if (!has_device()) return;
     attune::Context context;
     const DeviceOptions made;
-    for (const unsigned seed : {2u, 3u})
+    for (const auto &[seed, share] : {std::pair(2u, false), {3u, false}, {2u, true}, {3u, true}})
         for (unsigned wanted : {unsigned(want_slopes), unsigned(want_sinks), computed | want_slopes | want_sinks}) {
             wanted = linked_gradients(wanted);
             if (!wanted) continue;
             PackedCase c = awkward(seed);
             c.keys.back() = 65, c.head_dim = 17, c.value_dim = 21;
             INFO(describe(c));
-            PackedBackwardArrays<float> a(c, made.of("scored")[1], seed % 2), again = a;
+            attune::SdpaOptions options = made.of("scored")[1];
+            CAPTURE(share);
+            if (share) options.alibi_slopes = {made.slopes.data(), {4}};
+            PackedBackwardArrays<float> a(c, options, seed % 2), again = a;
             for (auto *arrays : {&a, &again}) {
                 REQUIRE(arrays->run_forward(context).message() == "");
                 REQUIRE(run_there(context, *arrays, wanted).message() == "");
@@ -184,12 +187,21 @@ TEST_CASE("device: gradients of packed batches by slopes of each sequence and by
         }
     // Without keys, or without queries, in the whole batch.
     const unsigned wanted = linked_gradients(computed | want_slopes);
-    for (const PackedCase &c : {PackedCase{.queries = {0, 3}, .keys = {0, 0}}, PackedCase{.queries = {0, 0}, .keys = {0, 2}}}) {
-        PackedBackwardArrays<float> a(c, {.alibi_slopes = {made.slopes.data(), {2, 4}}});
+    const ConstView of_each(made.slopes.data(), {2, 4}), shared(made.slopes.data(), {4});
+    for (const auto &[c, slopes] : {std::pair(PackedCase{.queries = {0, 3}, .keys = {0, 0}}, of_each),
+                                    {{.queries = {0, 0}, .keys = {0, 2}}, of_each},
+                                    {{.queries = {0, 3}, .keys = {0, 0}}, shared},
+                                    {{.queries = {0, 0}, .keys = {0, 0}}, shared}}) {
+        INFO(describe(c));
+        PackedBackwardArrays<float> a(c, {.alibi_slopes = slopes});
         REQUIRE(a.run_forward(context).message() == "");
         REQUIRE(run_there(context, a, wanted).message() == "");
         CHECK(defect(a, wanted) == "");
     }
+    if (!(wanted & want_slopes)) return;
+    PackedBackwardArrays<float> empty({.queries = {}, .keys = {}}, {.alibi_slopes = shared});
+    CHECK(run_there(context, empty, want_slopes).message() == "");
+    CHECK(empty.grad_slopes.values() == std::vector<float>(4, 0));
 }
 
 TEST_CASE("device: packed batches that are refused", "[device]") {
@@ -213,11 +225,23 @@ TEST_CASE("device: packed batches that are refused", "[device]") {
     CHECK(run_with(on_device(a.key.view()), on_device(a.cu_seqlens_q())) ==
           "cu_seqlens_q: is on a device; a packed batch there takes it on the host");
     CHECK(a.out.untouched());
-    PackedBackwardArrays<float> b(awkward(2), made.of("scored")[0]);
-    REQUIRE(b.run_forward(context).message() == "");
-    CHECK(run_there(context, b, want_slopes).message() ==
-          "gradients.alibi_slopes: of slopes (Hq) that sequences share is not computed on a device for packed batches, of "
-          "(B, Hq) it is");
+    PackedBackwardArrays<float> b({.queries = {0, 0}, .keys = {0, 0}}, {});
+    for (const auto &slopes : {ConstView(made.slopes.data(), {2, 4}), ConstView(made.slopes.data(), {4})}) {
+        const auto none = [](auto view, int rows) {
+            view.extent[rows] = 0;
+            return on_device(view);
+        };
+        const attune::SdpaForward f = b.results();
+        std::vector<float> gradient(8, 1);
+        View by_slopes(gradient.data(), {2, 4});
+        if (slopes.rank == 1) by_slopes = View(gradient.data(), {4});
+        CHECK(attune::variable_length_attention_backward(
+                  context, none(b.forward.query.view(), 0), none(b.forward.key.view(), 0), none(b.forward.value.view(), 0),
+                  b.forward.cu_seqlens_q(), b.forward.cu_seqlens_k(), {none(f.out, 0), none(f.lse, 1), none(f.grad_out, 0), {}},
+                  {.alibi_slopes = on_device(by_slopes)}, {.alibi_slopes = on_device(slopes)})
+                  .message() == "gradients.alibi_slopes: of no queries and keys is not computed on a device");
+        CHECK(gradient == std::vector<float>(8, 1));
+    }
     PackedBackwardArrays<double> wide(awkward(3), {});
     REQUIRE(wide.run_forward(context).message() == "");
     CHECK(run_there(context, wide).message() == "query: there are no kernels for f64 on a device");

@@ -1,34 +1,17 @@
 // SPDX-License-Identifier: MIT
 // Gradients of a packed batch: one call of the gradients for each sequence, on rows of the same arrays.
 #include "attune/varlen_backward.h"
-#include "attention/sdpa_device_call.h"
-#include "attention_backward/sdpa_backward_call.h"
+#include "device/device_call.h"
 #include "dispatch/shape_record.h"
 #include "kernel_arguments.h"
-#include "serving/varlen_call.h"
+#include "serving/varlen_backward_call.h"
 #include <algorithm>
 #include <cstring>
 
 namespace attune {
 namespace {
 
-struct VarlenBackwardCall : VarlenCall {
-    BackwardCall all;                     // all rows as one batch entry
-    bool sums_slopes = false;             // all sequences share their slopes
-    std::vector<BackwardChoice> choices;  // of each sequence, by its number
-    BackwardChoice of_sinks;
-    Choice slope_sum;
-};
-
-// Arguments of the caller.
-struct Arguments {
-    const ConstView &query, &key, &value;
-    const SdpaForward &forward;
-    const SdpaGradients &gradients;
-    const SdpaOptions &options;
-};
-
-Status check_ranks(const Arguments &a) {
+Status check_ranks(const VarlenBackwardArguments &a) {
     for (const auto &[name, view] : {std::pair("query", a.query), {"key", a.key}, {"value", a.value}})
         if (Status s = check_packed(name, view); !s.ok()) return s;
     for (const auto &[name, view] : {std::pair("forward.out", a.forward.out), {"forward.grad_out", a.forward.grad_out}}) {
@@ -39,7 +22,7 @@ Status check_ranks(const Arguments &a) {
 }
 
 // Checks gradients of packed arrays as the caller gave them: messages count extents of rank 3.
-Status check_gradients(const Arguments &a) {
+Status check_gradients(const VarlenBackwardArguments &a) {
     const SdpaGradients &g = a.gradients;
     View unused;
     const View grad_out = writable(a.forward.grad_out);
@@ -53,7 +36,7 @@ Status check_gradients(const Arguments &a) {
 template<typename Data> BasicView<Data> as_entry_if_given(const BasicView<Data> &v) { return v.given() ? as_entry(v) : v; }
 
 // The forward pass and the gradients as those of one batch entry.
-Status as_entries(const Arguments &a, const VarlenCall &p, SdpaForward &forward, SdpaGradients &gradients) {
+Status as_entries(const VarlenBackwardArguments &a, const VarlenCall &p, SdpaForward &forward, SdpaGradients &gradients) {
     forward.out = as_entry(a.forward.out), forward.grad_out = as_entry(a.forward.grad_out);
     if (Status s = check_packed_lse("forward.lse", a.forward.lse, forward.lse); !s.ok()) return s;
     if (Status s = check_packed_lse("forward.grad_lse", a.forward.grad_lse, forward.grad_lse); !s.ok()) return s;
@@ -69,7 +52,9 @@ Status as_entries(const Arguments &a, const VarlenCall &p, SdpaForward &forward,
     return {};
 }
 
-Status check(const Arguments &a, VarlenBackwardCall &p) {
+}  // namespace
+
+Status check_varlen_backward(const VarlenBackwardArguments &a, VarlenBackwardCall &p) {
     if (Status s = check_ranks(a); !s.ok()) return s;
     if (Status s = check_sequences(p, a.query, a.key); !s.ok()) return s;
     SdpaOptions of_entry;
@@ -107,7 +92,6 @@ Status check(const Arguments &a, VarlenBackwardCall &p) {
     return {};
 }
 
-// The gradient of the sinks is a sum over the rows of all sequences: a call of rows without keys.
 BackwardCall call_of_sinks(const VarlenBackwardCall &p) {
     BackwardCall call = p.all;
     const std::int64_t rows = int_at(p.query_ends, p.batch());
@@ -119,8 +103,6 @@ BackwardCall call_of_sinks(const VarlenBackwardCall &p) {
     return call;
 }
 
-// Turns `call`, a copy of p.all that may have served other sequences, into the call of one sequence. `slopes`: a row for the
-// gradients of slopes of each sequence.
 void select_gradients(const VarlenBackwardCall &p, const SdpaOptions &options, const View &slopes, const Sequence &s,
                       BackwardCall &call) {
     select_sequence(p, options, s, call.forward);
@@ -136,6 +118,8 @@ void select_gradients(const VarlenBackwardCall &p, const SdpaOptions &options, c
         move_to(call.alibi_slopes, static_cast<float *>(slopes.data) + s.number * slopes.stride[0]);
     }
 }
+
+namespace {
 
 // Chooses the kernels of all sequences, before the first one writes.
 Status choose(Context::State &context, const SdpaOptions &options, VarlenBackwardCall &p) {
@@ -178,14 +162,14 @@ void record_sequences(ShapeRecord &record, const VarlenBackwardCall &p, const Sd
     }
 }
 
-Status run(Context &context, const Arguments &a, VarlenBackwardCall &p, std::string_view why_here = {}) {
+Status run(Context &context, const VarlenBackwardArguments &a, VarlenBackwardCall &p, std::string_view why_here = {}) {
     const CallStart start = start_of_call();
     Context::State &state = state_of(context);
-    if (Status s = check(a, p); !s.ok()) return s;
+    if (Status s = check_varlen_backward(a, p); !s.ok()) return s;
     if (Status s = choose(state, a.options, p); !s.ok()) return s;
 
     // Gradients of slopes, (B, Hq): in scratch where all sequences share them, a column after another.
-    View slopes = a.options.alibi_slopes.rank == 2 ? a.gradients.alibi_slopes : View();
+    View slopes = a.gradients.alibi_slopes;
     const std::int64_t columns = std::max<std::int64_t>(p.batch(), 1), heads = p.all.forward.sizes.query_heads;
     const auto bytes = static_cast<std::size_t>(p.sums_slopes ? columns * heads : 0) * sizeof(float);
     ScratchBlock block(*state.scratch, bytes);
@@ -213,97 +197,11 @@ Status run(Context &context, const Arguments &a, VarlenBackwardCall &p, std::str
     return {};
 }
 
-// The rows of one sequence, by the names of the arguments that hold them.
-std::vector<NamedView> named_rows(const BackwardCall &c) {
-    return {{"query", c.forward.query},       {"key", c.forward.key},       {"value", c.forward.value},
-            {"forward.out", c.forward.out},   {"forward.lse", c.lse},       {"forward.grad_out", c.grad_out},
-            {"forward.grad_lse", c.grad_lse}, {"gradients.query", c.query}, {"gradients.key", c.key},
-            {"gradients.value", c.value}};
-}
-
-// Turns `call` into that of a sequence on a device. One without queries and keys, whose slopes have a gradient of 0, borrows a
-// row of the batch for it: a kernel writes nothing without one.
-void select_there(const VarlenBackwardCall &p, const SdpaOptions &options, const View &slopes, Sequence s, BackwardCall &call) {
-    const SdpaProblem &all = p.rows.sizes;
-    const bool borrows = slopes.given() && s.queries == 0 && s.keys == 0 && (all.queries > 0 || all.keys > 0);
-    if (borrows) s.first_query = s.first_key = 0, (all.queries > 0 ? s.queries : s.keys) = 1;
-    select_gradients(p, options, slopes, s, call);
-    if (borrows) call.query = call.key = call.value = {};
-}
-
-// Gradients on a device: kernels of one sequence after another, in the order of the stream. All kernels are chosen before the
-// first one writes.
-Status run_there(Context &context, const Arguments &a, VarlenBackwardCall &p) {
-    const CallStart start = start_of_call();
-    Context::State &state = state_of(context);
-    SdpaOptions read_there = a.options;
-    read_there.offsets = {};
-    const SdpaGradients &g = a.gradients;
-    std::vector<NamedView> all = named_backward_inputs(a.query, a.key, a.value, a.forward, read_there);
-    all.insert(all.end(), {{"gradients.query", g.query},
-                           {"gradients.key", g.key},
-                           {"gradients.value", g.value},
-                           {"gradients.alibi_slopes", g.alibi_slopes},
-                           {"gradients.sinks", g.sinks}});
-    if (Status s = check_places(all, "query"); !s.ok()) return s;
-    if (Status s = check_device_gradients(g); !s.ok()) return s;
-    if (g.alibi_slopes.given() && a.options.alibi_slopes.rank != 2)
-        return unsupported(
-            "gradients.alibi_slopes",
-            "of slopes (Hq) that sequences share is not computed on a device for packed batches, of (B, Hq) it is");
-    if (Status s = check_device_options(a.options, a.query.dtype); !s.ok()) return s;
-    const ConstView query = as_host(a.query), key = as_host(a.key), value = as_host(a.value);
-    const SdpaForward forward = as_host(a.forward);
-    const SdpaGradients gradients = as_host(g);
-    const SdpaOptions options = as_host(a.options);
-    if (Status s = check({query, key, value, forward, gradients, options}, p); !s.ok()) return s;
-
-    struct Chosen {
-        DeviceBackwardChoice choice;
-        DeviceBands bands;
-    };
-    std::vector<Chosen> of_sequences(p.sequences.size());
-    const BackwardCall of_sinks = call_of_sinks(p);
-    Choice sinks;
-    if (Status s = choose_sinks_on_device(state, of_sinks, sinks); !s.ok()) return s;
-    BackwardCall call = p.all;
-    for (std::size_t n = 0; n < of_sequences.size(); n++) {
-        auto &[choice, bands] = of_sequences[n];
-        select_there(p, options, gradients.alibi_slopes, p.sequences[n], call);
-        const SdpaCall &c = call.forward;
-        if (Status s = check_32_bit_places(named_rows(call), kernels_for_a_device); !s.ok()) return s;
-        const Band band{c.band_begin[0], c.band_end[0], c.offset[0]};
-        if (Status s = find_device_bands(band, c.sizes, bands); !s.ok()) return s;
-        if (Status s = choose_backward_on_device(state, call, options.variant, choice); !s.ok()) return s;
-    }
-    // Totals of all rows, which the sinks of all sequences are summed from; and a row's, for sequences without queries.
-    BackwardCall one_row = of_sinks;
-    one_row.forward.sizes.queries = 1;
-    const DeviceMemory memory(state, DeviceRowTotals::bytes_of(of_sinks)), of_a_row(state, DeviceRowTotals::bytes_of(one_row));
-    for (const DeviceMemory *m : {&memory, &of_a_row})
-        if (!m->status().ok()) return m->status();
-    const DeviceRowTotals totals(of_sinks, memory.data());
-    for (std::size_t n = 0; n < of_sequences.size(); n++) {
-        const Sequence &s = p.sequences[n];
-        select_there(p, options, gradients.alibi_slopes, s, call);
-        const DeviceRowTotals of_sequence =
-            s.queries > 0 ? totals.rows(s.first_query, s.queries) : DeviceRowTotals(call, of_a_row.data());
-        if (Status done = run_backward_on_device(state, call, of_sequences[n].choice, of_sequences[n].bands, of_sequence);
-            !done.ok())
-            return done;
-    }
-    if (Status s = run_sinks_on_device(state, of_sinks, sinks, totals); !s.ok()) return s;
-    const Choice of_most_work = of_sequences.empty() ? Choice{nullptr, "no rows"} : of_sequences[0].choice.tensors;
-    record_call(state, of_most_work, "variable_length_backward", start,
-                [&] { return "sequences " + text(p.batch()) + " " + sizes_text(p.rows.sizes); });
-    return {};
-}
-
-Status run_on_device(Context &context, const Arguments &a, VarlenBackwardCall &p) {
+Status run_on_device(Context &context, const VarlenBackwardArguments &a, VarlenBackwardCall &p) {
     if (Status s = check_lists_on_host(p, a.options); !s.ok()) return s;
     std::string instead;
     if (Status s = find_device(state_of(context), "query", instead); !s.ok()) return s;
-    if (instead.empty()) return run_there(context, a, p);
+    if (instead.empty()) return varlen_backward_on_device(context, a, p);
     const ConstView query = as_host(a.query), key = as_host(a.key), value = as_host(a.value);
     const SdpaForward forward = as_host(a.forward);
     const SdpaGradients gradients = as_host(a.gradients);
@@ -322,7 +220,7 @@ Status variable_length_attention_backward(Context &context, const ConstView &que
                           const SdpaOptions &o) {
         VarlenBackwardCall packed;
         packed.query_ends = query_ends, packed.key_ends = key_ends;
-        const Arguments arguments{q, k, v, f, g, o};
+        const VarlenBackwardArguments arguments{q, k, v, f, g, o};
         return q.place == Place::device ? run_on_device(context, arguments, packed) : run(context, arguments, packed);
     };
     return answer(context, body, query, key, value, cu_seqlens_q, cu_seqlens_k, forward, gradients, options);
