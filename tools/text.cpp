@@ -73,6 +73,12 @@ std::string short_number(double x, int digits) {
     return text;
 }
 
+std::string listed(const std::vector<std::string> &words) {
+    std::string all;
+    for (std::size_t n = 0; n < words.size(); n++) all += (n == 0 ? "" : n + 1 < words.size() ? ", " : " or ") + words[n];
+    return all;
+}
+
 std::vector<std::string> read_labels(const std::string &argument, const std::string &path) {
     const auto fail = [&](const std::string &what) { throw InputError(argument, path + ": " + what); };
     std::uint64_t bytes = 0;

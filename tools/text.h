@@ -25,6 +25,9 @@ std::string short_number(double, int digits);
 // The number of at most so many significant digits that is nearest: a file of figures has no more than were measured.
 double rounded(double, int digits);
 
+// "a, b or c"
+std::string listed(const std::vector<std::string> &);
+
 // Reads labels, one per line, UTF-8. Throws InputError.
 std::vector<std::string> read_labels(const std::string &argument, const std::string &path);
 

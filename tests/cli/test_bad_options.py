@@ -241,7 +241,8 @@ def test_of_every_command(request, command):
 OF_PARAMETERS = [("--variant", "*"), ("--picture", "p.svg"), ("--from", "generic"), ("--capture", "rate=1"), ("--threads", "1"),
                  ("--jobs", "1"), ("--strategy", "random"), ("--cold",), ("--identical", "1")]
 OF_CONTENDERS = [("--contender", "root=root"), ("--build", "."), ("--capture", "rate=1"), ("--processes", "1")]
-OF_ONE_OP = [("--dispatch",), ("--variant", "*"), ("--capture", "rate=1"), ("--picture", "p.svg"), ("--identical", "1")]
+OF_ONE_OP = [("--dispatch",), ("--device",), ("--variant", "*"), ("--capture", "rate=1"), ("--picture", "p.svg"),
+             ("--identical", "1")]
 
 
 @pytest.mark.parametrize("command, option", [
@@ -259,8 +260,21 @@ def test_options_without_effect(attune, tmp_path, command, option):
 def test_options_of_dispatch_alone(attune, tmp_path):
     for words, says in [(("compare", "sdpa", "--count", "3"), "--count: needs --dispatch"),
                         (("compare", "sdpa", "--seed", "3"), "--seed: needs --dispatch"),
+                        (("compare", "sdpa", "--device"), "--device: needs --dispatch"),
+                        (("compare", "sdpa", "--dispatch", "--device", "--threads", "1"),
+                         "--threads: cannot be given with --device"),
+                        (("tune", "sdpa", "--device"),
+                         "--device: needs --dispatch: parameters of kernels for a device are swept by hand"),
                         (("tune", "sdpa", "--dispatch", "--records", "a", "b"), "--records: takes one file with --dispatch"),
                         (("tune", "sdpa", "--all"), "--all: is for every op, not for sdpa")]:
         done = attune(*words, cwd=tmp_path)
         assert done.returncode == 2 and done.stdout == "" and done.stderr == f"attune: {says}\n", (words, done.stderr)
         assert not any(tmp_path.iterdir()), "something was written"
+
+
+def test_kernels_for_a_device_that_the_program_lacks(attune, tmp_path):
+    for words in [("explain", "sdpa", "--device", "q=1"), ("tune", "--dispatch", "--device"),
+                  ("compare", "sdpa", "--dispatch", "--device")]:
+        done = attune(*words, cwd=tmp_path)
+        assert done.returncode == 1 and done.stdout == "", (words, done.stdout)
+        assert done.stderr == "attune: device: this program has no kernels for one (preset cuda)\n", (words, done.stderr)

@@ -331,7 +331,11 @@ TEST_CASE("device: a plan says which variant runs and what scratch it takes", "[
         CHECK(driver_counts()->allocations == before.allocations);
         CHECK(driver_counts()->launches == before.launches);
         CHECK(plan.variant == context.last_variant());
-        CHECK(plan.reason == "tensors on the device");
+        CHECK(plan.reason == "least predicted time");
+        REQUIRE_FALSE(plan.candidates.empty());
+        CHECK(plan.candidates[0].variant == plan.variant);
+        CHECK(std::is_sorted(plan.candidates.begin(), plan.candidates.end(),
+                             [](const auto &a, const auto &b) { return a.predicted_us < b.predicted_us; }));
         REQUIRE(call.run(context).message() == "");
         CHECK(plan.workspace_bytes == context.device_scratch_bytes());
         problem.dropout = true;

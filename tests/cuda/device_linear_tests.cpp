@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Every variant of linear for a device against the reference.
+#include "layers/product_cost.h"
 #include "tests/cuda/device_variants.h"
 #include "tests/support/linear_case.h"
 
@@ -10,6 +11,16 @@ namespace {
 template<typename T> attune::Status run_there(attune::Context &context, LinearArrays<T> &a, std::string_view variant = {}) {
     return attune::linear(context, on_device(a.x.view()), on_device(a.weight.view()), on_device(a.bias_view()),
                           on_device(a.out.view()), {.variant = variant});
+}
+
+// The variant of least predicted time.
+std::string_view quickest(const attune::ProductProblem &p) {
+    const std::span<const attune::Runnable> all =
+        attune::device_runnables(attune::ops::linear, p.dtype, attune::device_backend()->target);
+    const attune::PredictedVariant best = attune::quickest_of(
+        all, [](const attune::Runnable &) { return true; },
+        [&](const attune::Runnable &v) { return attune::predicted_ns(v, attune::product_terms(p, v)); }, nullptr);
+    return best.variant->record->name;
 }
 
 template<typename T> void check(attune::Context &context, const LinearCase &c, std::string_view variant) {
@@ -74,13 +85,12 @@ TEST_CASE("device: linear, what is chosen and refused", "[device]") {
     const std::string of_target = "linear_f32_" + std::string(attune::device_backend()->target) + "_simt_";
     LinearArrays<float> few({.leading = {40}, .columns = 3, .depth = 2});
     std::vector<float> first;
-    for (const auto &[rows, shape_class] :
-         {std::pair(1, "rows15"), {15, "rows15"}, {16, "rows63"}, {63, "rows63"}, {64, "many_rows"}}) {
+    REQUIRE(run_there(context, few).message() == "");
+    CHECK(context.last_variant() == quickest({.rows = 40, .columns = 3, .depth = 2}));
+    // The more rows there are, the larger are the tiles. All variants sum in the same order.
+    for (const auto &[rows, shape_class] : {std::pair(1, "rows15"), {24, "rows15"}, {256, "rows63"}, {4096, "many_rows"}}) {
         if (!attune::find_variant(of_target + shape_class)) continue;
-        LinearArrays<float> a({.leading = {rows}, .columns = 3, .depth = 2});
-        REQUIRE(run_there(context, a).message() == "");
-        CHECK(context.last_variant() == of_target + shape_class);
-        // All variants sum in the same order.
+        CHECK(quickest({.rows = rows, .columns = 4096, .depth = 4096}) == of_target + shape_class);
         REQUIRE(run_there(context, few, of_target + shape_class).message() == "");
         if (first.empty()) first = few.out.values();
         CHECK(same_bits(few.out.values(), first));

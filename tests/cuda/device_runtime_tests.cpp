@@ -124,7 +124,8 @@ TEST_CASE("device: a packed batch is a kernel of each sequence with queries, on 
 TEST_CASE("device: matrices are multiplied where type, head size and strides allow it", "[device]") {
     if (skipped_without_matrices()) return;
     attune::Context context;
-    const auto chosen = [&](auto zero, const SdpaCase &c) {
+    const auto chosen = [&](auto zero, SdpaCase c) {
+        c.queries = 33, c.keys = 45;
         SdpaArrays<decltype(zero)> a(c);
         attune::SdpaOptions options;
         options.softcap = c.softcap;
@@ -195,11 +196,16 @@ TEST_CASE("device: keys are split where queries are few and keys many", "[device
     CHECK(chosen(0.0f, few) == f32 + in_parts);
     CHECK(chosen(Float16(0), few) == "sdpa_f16_d64_cuda80_as_ptx_" + in_parts);
     SdpaCase other = few;
-    other.keys = 256;
+    other.keys = 64;
     CHECK(chosen(0.0f, other) == f32 + whole);
     other = few, other.queries = 16;  // 64 rows per key head
     CHECK(chosen(0.0f, other) == f32 + in_parts);
-    other.queries = 17;
+    other.queries = 64;
+    if (matrices) CHECK(chosen(0.0f, other) == f32 + whole);
+    // Neighbours change no bit: heads and batch entries do not count.
+    other = few, other.query_heads = 4, other.key_heads = 1, other.batch = 1;
+    CHECK(chosen(0.0f, other) == f32 + in_parts);
+    other.batch = 40, other.keys = 64;
     CHECK(chosen(0.0f, other) == f32 + whole);
     other = few, other.head_dim = 50;
     CHECK(chosen(BFloat16(0), other) == "sdpa_bf16_dany_cuda80_as_ptx_split_dim64_scored");

@@ -153,12 +153,12 @@ TEST_CASE("random shapes: within the work, of every family, the same for a seed"
             INFO(op << ' ' << f.kind << ' ' << f.head_dim);
             std::mt19937_64 random(3), again(3);
             for (int n = 0; n < 30; n++) {
-                const bench::Shape s = random_shape(f, random, 1e8, true);
-                CHECK(s.label() == random_shape(f, again, 1e8, true).label());
+                const bench::Shape s = random_shape(f, random, {.work = 1e8, .single = true});
+                CHECK(s.label() == random_shape(f, again, {.work = 1e8, .single = true}).label());
                 CHECK(s.work_unmasked() <= (op == "additive" ? 20e8 : 1e8));
                 CHECK(s.dtype == f.dtype);
                 if (!is_product(op)) CHECK(s.d == f.head_dim);
             }
-            CHECK_FALSE(variants_for(random_shape(f, random, 1e8, true)).empty());
+            CHECK_FALSE(variants_for(random_shape(f, random, {.work = 1e8, .single = true})).empty());
         }
 }

@@ -63,13 +63,15 @@ void add_regret(CLI::App &command, const std::shared_ptr<tune::CompareArguments>
     command.add_flag("--dispatch", *wanted, "Regret of dispatch: the time of the chosen variant over that of the quickest one");
     command.add_option("--count", regret->count, "Random shapes of --dispatch [300]")->check(positive());
     command.add_option("--seed", regret->seed, "Of the random shapes [1]");
+    command.add_flag("--device", regret->device, "Of tensors on a GPU");
     command.final_callback([&command, given, regret, wanted] {
         if (!*wanted) {
-            for (const char *option : {"--count", "--seed"})
+            for (const char *option : {"--count", "--seed", "--device"})
                 if (command.count(option) > 0) throw InputError(option, "needs --dispatch");
             return print(tune::compare(*given));
         }
         refuse(command, {"--contender", "--build", "--capture", "--processes"}, "--dispatch");
+        if (regret->device) refuse(command, {"--threads"}, "--device");
         regret->op = given->op, regret->shapes = given->shapes, regret->picture = given->picture,
         regret->threads = given->threads;
         print(dispatch::compare_dispatch(*regret));
@@ -99,7 +101,7 @@ void add_compare(CLI::App &app) {
 }
 
 struct WhatToTune {
-    bool dispatch = false, all = false, then_build = false;
+    bool dispatch = false, all = false, then_build = false, device = false;
 };
 
 // Brings the program of the build tree up to date; empty where its user builds otherwise, or into other folders.
@@ -140,13 +142,15 @@ void refuse_unused(const CLI::App &command, const tune::TuneArguments &given, co
     if (wanted.all) {
         if (!given.op.empty()) throw InputError("--all", "is for every op, not for " + given.op);
         // Variants, captures and a picture are those of one op, and --identical tunes nothing.
-        refuse(command, {"--dispatch", "--variant", "--capture", "--picture", "--identical"}, "--all");
+        refuse(command, {"--dispatch", "--device", "--variant", "--capture", "--picture", "--identical"}, "--all");
     } else if (wanted.dispatch) {
         refuse(command,
                {"--variant", "--picture", "--from", "--capture", "--threads", "--jobs", "--strategy", "--cold", "--identical",
                 "--silence"},
                "--dispatch");
         if (given.records.size() > 1) throw InputError("--records", "takes one file with --dispatch");
+    } else if (wanted.device) {
+        throw InputError("--device", "needs --dispatch: parameters of kernels for a device are swept by hand");
     }
 }
 
@@ -159,6 +163,7 @@ void tune_dispatch_or_all(const tune::TuneArguments &given, const WhatToTune &wa
     dispatched.build = given.build, dispatched.out = given.out, dispatched.shapes = given.shapes;
     dispatched.minutes = timed ? given.minutes : 5;
     dispatched.seed = static_cast<unsigned>(given.seed), dispatched.dry = given.dry;
+    dispatched.device = wanted.device;
     if (!given.records.empty()) dispatched.log = given.records.front();
     print(dispatch::tune_dispatch(dispatched));
     if (wanted.then_build) built_program(given);
@@ -168,13 +173,16 @@ void add_explain(CLI::App &app) {
     auto given = std::make_shared<dispatch::ExplainArguments>();
     CLI::App *command =
         app.add_subcommand("explain", "Which variant dispatch chooses for a shape, and the predicted times of all candidates");
-    command->add_option("op", given->op, "sdpa, cosine, gaussian, linear, linear_packed or batch_dot")->required();
+    command->add_option("op", given->op, "sdpa, cosine, gaussian, linear, linear_packed or batch_dot; additive with --device")
+        ->required();
     command->add_option(
         "size", given->sizes,
         "Columns of bench/shapes: b (batch), h, kv (heads), q, k, d, dv, causal, dtype, options; of products q rows, "
         "dv columns, and k (batch_dot) or d deep");
     command->add_flag("--measure", given->measure, "Time the candidates in turns, too");
-    command->add_option("--threads", given->threads, "Threads of the timed calls [all cores]")->check(whole_or_all());
+    CLI::Option *threads =
+        command->add_option("--threads", given->threads, "Threads of the timed calls [all cores]")->check(whole_or_all());
+    command->add_flag("--device", given->device, "For tensors on a GPU")->excludes(threads);
     command->footer("Examples:\n  attune explain sdpa dtype=bf16 h=32 kv=8 q=1 k=49 d=128\n  attune explain linear q=16 d=1024 "
                     "dv=4096 --measure");
     command->final_callback([given] { print(dispatch::explain(*given)); });
@@ -186,6 +194,7 @@ void add_tune_command(CLI::App &app) {
     auto wanted = std::make_shared<WhatToTune>();
     command->add_option("op", given->op, op_words);
     command->add_flag("--dispatch", wanted->dispatch, "Fit the coefficients of predicted times, of the op or of all");
+    command->add_flag("--device", wanted->device, "Those of kernels for a GPU, timed on it, with --dispatch");
     command->add_flag("--all", wanted->all, "Parameters of every op, then the coefficients of all, building in between");
     command->add_flag("--then-build", wanted->then_build)->group("");  // of --all
     CLI::Option *minutes =

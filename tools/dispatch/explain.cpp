@@ -6,7 +6,7 @@
 #include "tools/text.h"
 #include "tools/tune/candidates.h"
 #include "tools/tune/machine.h"
-#include <thread>
+#include <algorithm>
 
 namespace attune::dispatch {
 namespace {
@@ -35,13 +35,15 @@ bench::Shape shape_of(const ExplainArguments &a) {
 }  // namespace
 
 std::string explain(const ExplainArguments &a) {
-    if (a.op != "sdpa" && a.op != "cosine" && a.op != "gaussian" && !is_product(a.op))
-        throw program::InputError(a.op, "must be sdpa, cosine, gaussian, linear, linear_packed or batch_dot");
+    const Place place = a.device ? Place::device : Place::host;
+    std::vector<std::string> known = ops(place);
+    if (!a.device) std::erase(known, "additive");  // whose calls have no plan
+    if (std::find(known.begin(), known.end(), a.op) == known.end())
+        throw program::InputError(a.op, "must be " + program::listed(known));
     tune::forget_environment();
     const bench::Shape shape = shape_of(a);
-    const int cores = static_cast<int>(std::thread::hardware_concurrency());
-    Context context(ContextOptions{.threads = a.threads > 0 ? a.threads : cores});
-    const Planned e = planned(context, shape);
+    TimedMachine machine = TimedMachine::of(a.device, a.threads);
+    const Planned e = planned(machine.context(), shape, place);
     if (!e.status.ok()) throw program::InputError(shape.op, e.status.message());
     std::string text =
         shape.op + " " + name_of(shape.dtype) + " " + shape.label() + "\n" + (e.variant.empty() ? "no kernel" : e.variant) +
@@ -51,11 +53,11 @@ std::string explain(const ExplainArguments &a) {
     if (a.measure) {
         std::vector<std::string> names = {""};
         for (const PlanCandidate &c : e.candidates) names.push_back(c.variant);
-        times = quiet_times(context, shape, names, {.seconds = 0.005, .rounds = 5, .seed = 1});
-        text += "as dispatched: " + program::formatted("%.4g", 1e6 * times.seconds.at("")) + " us, " + tune::hardware() + ", " +
-                std::to_string(context.threads()) + " threads\n\n";
+        times = quiet_times(machine, shape, names, {.seconds = 0.005, .rounds = 5, .seed = 1});
+        text += "as dispatched: " + program::formatted("%.4g", 1e6 * times.seconds.at("")) + " us, " + machine.description() +
+                "\n\n";
     }
-    text += "| variant | predicted us, one thread of an entry | coefficients |" +
+    text += "| variant | predicted us" + std::string(a.device ? "" : ", one thread of an entry") + " | coefficients |" +
             std::string(a.measure ? " measured us |" : "") + "\n|---|---:|---|" + (a.measure ? "---:|" : "") + "\n";
     for (const PlanCandidate &c : e.candidates) {
         text += "| " + c.variant + " | " + program::formatted("%.4g", c.predicted_us) + " | " +

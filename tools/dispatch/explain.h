@@ -11,6 +11,7 @@ struct ExplainArguments {
     std::string op;
     std::vector<std::string> sizes;  // "q=1" "k=4096" ..., columns of bench/shapes
     bool measure = false;            // time the candidates, too
+    bool device = false;             // tensors on a device
     int threads = 0;
 };
 

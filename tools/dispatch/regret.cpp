@@ -9,12 +9,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <thread>
 
 namespace attune::dispatch {
 namespace {
 
-constexpr double flops_of_regret = 1.5e9;
+constexpr Range regret_on_cpu = {.work = 1.5e9}, regret_on_device = {.work = 4e11, .most_rows = 4096, .most_keys = 32768};
 
 struct Regret {
     ShapeTimes times;
@@ -33,21 +32,21 @@ std::vector<bench::Shape> shapes_of(const RegretArguments &a) {
         return shapes;
     }
     // Most calls have no options, and are not of f64.
-    std::vector<Family> all = families(a.op);
+    std::vector<Family> all = families(a.op, a.device ? Place::device : Place::host);
     std::erase_if(all, [](const Family &f) { return (!f.kind.empty() && f.kind != "plain") || f.dtype == DType::f64; });
     if (all.empty()) throw program::InputError(a.op, "has no tuned variants that this machine runs");
     std::mt19937_64 random(a.seed);
     for (int n = 0; n < a.count; n++)
-        shapes.push_back(random_shape(all[random() % all.size()], random, flops_of_regret, false));
+        shapes.push_back(random_shape(all[random() % all.size()], random, a.device ? regret_on_device : regret_on_cpu));
     return shapes;
 }
 
 std::string text_of(const bench::Shape &s) { return std::string(name_of(s.dtype)) + " " + s.label(); }
 
-Regret regret_of(Context &context, const bench::Shape &shape, const Sampling &how) {
-    std::vector<std::string> names = variants_for(shape);
+Regret regret_of(TimedMachine &machine, const bench::Shape &shape, const Sampling &how) {
+    std::vector<std::string> names = variants_for(shape, machine.place());
     names.emplace_back();
-    Regret r{quiet_times(context, shape, names, how), "", "", 1};
+    Regret r{quiet_times(machine, shape, names, how), "", "", 1};
     for (const auto &[name, seconds] : r.times.seconds)
         if (!name.empty() && (r.best.empty() || seconds < r.times.seconds.at(r.best))) r.best = name;
     if (r.best.empty()) return r;
@@ -55,8 +54,8 @@ Regret regret_of(Context &context, const bench::Shape &shape, const Sampling &ho
     return r;
 }
 
-std::string chosen_for(Context &context, const bench::Shape &shape) {
-    const Planned plan = planned(context, shape);
+std::string chosen_for(TimedMachine &machine, const bench::Shape &shape) {
+    const Planned plan = planned(machine.context(), shape, machine.place());
     return plan.variant + (plan.last.empty() ? "" : " + " + plan.last);
 }
 
@@ -93,20 +92,19 @@ Quantiles quantiles_of(std::vector<double> regrets) {
 std::string compare_dispatch(const RegretArguments &a) {
     program::Outputs outputs;
     if (a.picture) outputs.add("--picture", *a.picture);
-    const int cores = static_cast<int>(std::thread::hardware_concurrency()), threads = a.threads > 0 ? a.threads : cores;
-    Context context(ContextOptions{.threads = threads});
+    TimedMachine machine = TimedMachine::of(a.device, a.threads);
     std::vector<Regret> all;
     std::size_t busy = 0;
     const std::vector<bench::Shape> shapes = shapes_of(a);
     const Sampling first{.seconds = 0.001, .rounds = 4, .seed = a.seed};
     for (std::size_t n = 0; n < shapes.size(); n++) {
         if (n % 20 == 0) std::fprintf(stderr, "%zu of %zu shapes\n", n, shapes.size());
-        Regret r = regret_of(context, shapes[n], first);
+        Regret r = regret_of(machine, shapes[n], first);
         // Small differences of short samples are noise as often as not: longer ones decide.
-        if (r.ratio > 1.02) r = regret_of(context, shapes[n], {.seconds = 0.003, .rounds = 6, .seed = a.seed + 1});
+        if (r.ratio > 1.02) r = regret_of(machine, shapes[n], {.seconds = 0.003, .rounds = 6, .seed = a.seed + 1});
         busy += r.times.foreign_load > quiet_load;
         if (r.best.empty()) continue;
-        r.chosen = chosen_for(context, shapes[n]);
+        r.chosen = chosen_for(machine, shapes[n]);
         all.push_back(std::move(r));
     }
     if (all.empty()) throw program::InputError(a.op, "no shape has two variants to choose from");
@@ -115,9 +113,8 @@ std::string compare_dispatch(const RegretArguments &a) {
     for (const Regret &r : all) ratios.push_back(r.ratio);
     const Quantiles q = quantiles_of(ratios);
     if (a.picture) tune::write_picture(outputs, picture_of(all));
-    std::string text = tune::hardware() + ", " + std::to_string(threads) + " threads, " + tune::today() + "; " + a.op + ", " +
-                       std::to_string(all.size()) + " shapes" + (a.shapes ? "" : ", seed " + std::to_string(a.seed)) +
-                       ", variants timed in turns";
+    std::string text = machine.description() + ", " + tune::today() + "; " + a.op + ", " + std::to_string(all.size()) +
+                       " shapes" + (a.shapes ? "" : ", seed " + std::to_string(a.seed)) + ", variants timed in turns";
     if (busy > 0) text += "; other processes loaded the machine during " + std::to_string(busy) + " of them";
     text += "\n\nregret: median " + program::formatted("%.3f", q.median) + ", nine of ten at most " +
             program::formatted("%.3f", q.ninth_decile) + ", worst " + program::formatted("%.2f", q.worst) +

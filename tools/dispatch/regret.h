@@ -13,6 +13,7 @@ struct RegretArguments {
     std::optional<std::string> shapes, picture;  // CSV; random shapes without it
     int threads = 0, count = 300;
     unsigned seed = 1;
+    bool device = false;
 };
 
 struct Quantiles {

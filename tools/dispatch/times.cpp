@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "times.h"
-#include "bench/cases/case.h"
-#include "bench/cases/machine.h"
 #include "tools/error.h"
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -14,31 +11,7 @@
 namespace attune::dispatch {
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 std::string key_of(const bench::Shape &s) { return s.op + " " + name_of(s.dtype) + " " + s.label(); }
-
-class Measurement {
-public:
-    Measurement(Context &context, const bench::Shape &shape) : context_(context), case_(bench::make_case(shape)) {}
-
-    double sample(const std::string &variant, double least_seconds) {
-        const double start = now();
-        double seconds = 0;
-        int calls = 0;
-        do {
-            const Status status = case_->call(context_, variant);
-            if (!status.ok()) throw program::MachineError(variant, status.message());
-            calls++, seconds = now() - start;
-        } while (seconds < least_seconds);
-        return seconds / calls;
-    }
-    bool computes(const std::string &variant) const { return case_->call(context_, variant).ok(); }
-
-private:
-    Context &context_;
-    std::unique_ptr<bench::Case> case_;
-};
 
 }  // namespace
 
@@ -49,38 +22,38 @@ double ShapeTimes::least() const {
     return least;
 }
 
-ShapeTimes time_variants(Context &context, const bench::Shape &shape, const std::vector<std::string> &variants,
+ShapeTimes time_variants(TimedMachine &machine, const bench::Shape &shape, const std::vector<std::string> &variants,
                          const Sampling &how) {
     constexpr double hopeless = 3;
     constexpr int rounds_of_all = 2;  // a single sample may fall into a moment in which others compute
-    Measurement measurement(context, shape);
+    const std::unique_ptr<TimedCall> timed = machine.call_of(shape);
     // The first call faults pages in and wakes threads; a variant may refuse sizes that others take.
     std::vector<std::string> names;
     for (const std::string &variant : variants)
-        if (measurement.computes(variant)) names.push_back(variant);
+        if (timed->call(variant).ok()) names.push_back(variant);
     std::vector<double> best(names.size(), std::numeric_limits<double>::infinity());
     std::vector<std::size_t> order(names.size());
     std::iota(order.begin(), order.end(), std::size_t(0));
     std::mt19937 random(how.seed);
-    const double start = now(), others = bench::cpu_seconds_of_others();
+    const double start = seconds_now(), others = machine.seconds_of_others();
     for (int round = 0; round < how.rounds; round++) {
         const double least = names.empty() ? 0 : *std::min_element(best.begin(), best.end());
         std::shuffle(order.begin(), order.end(), random);
         for (const std::size_t n : order)
             if (round < rounds_of_all || best[n] <= hopeless * least)
-                best[n] = std::min(best[n], measurement.sample(names[n], how.seconds));
+                best[n] = std::min(best[n], timed->sample(names[n], how.seconds));
     }
-    ShapeTimes times{shape, {}, std::max(0.0, bench::cpu_seconds_of_others() - others) / std::max(1e-9, now() - start)};
+    ShapeTimes times{shape, {}, std::max(0.0, machine.seconds_of_others() - others) / std::max(1e-9, seconds_now() - start)};
     for (std::size_t n = 0; n < names.size(); n++) times.seconds[names[n]] = best[n];
     return times;
 }
 
-ShapeTimes quiet_times(Context &context, const bench::Shape &shape, const std::vector<std::string> &variants,
+ShapeTimes quiet_times(TimedMachine &machine, const bench::Shape &shape, const std::vector<std::string> &variants,
                        const Sampling &how) {
     constexpr int most = 3;
-    ShapeTimes quietest = time_variants(context, shape, variants, how);
+    ShapeTimes quietest = time_variants(machine, shape, variants, how);
     for (int n = 1; n < most && quietest.foreign_load > quiet_load; n++) {
-        ShapeTimes again = time_variants(context, shape, variants, how);
+        ShapeTimes again = time_variants(machine, shape, variants, how);
         if (again.foreign_load < quietest.foreign_load) quietest = std::move(again);
     }
     return quietest;

@@ -2,8 +2,8 @@
 // Times of all variants of a shape, taken in turns, and a log of them that a stopped run goes on from.
 #pragma once
 #include "bench/cases/shapes.h"
+#include "timed_call.h"
 #include "tools/tune/records.h"
-#include <attune/context.h>
 #include <map>
 #include <string>
 #include <vector>
@@ -26,9 +26,9 @@ struct Sampling {
 // The best of the rounds, in each of which every variant is sampled once, in a random order; variants that take several times
 // as long as the quickest one are sampled twice. The first name may be "", for dispatch. Throws MachineError where a call
 // fails.
-ShapeTimes time_variants(Context &, const bench::Shape &, const std::vector<std::string> &variants, const Sampling &);
+ShapeTimes time_variants(TimedMachine &, const bench::Shape &, const std::vector<std::string> &variants, const Sampling &);
 // The same again while other processes load the machine, a few times; the quietest counts.
-ShapeTimes quiet_times(Context &, const bench::Shape &, const std::vector<std::string> &variants, const Sampling &);
+ShapeTimes quiet_times(TimedMachine &, const bench::Shape &, const std::vector<std::string> &variants, const Sampling &);
 // Above this load times are not used.
 inline constexpr double quiet_load = 0.05;
 

@@ -23,8 +23,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
-// A call of so many FLOP takes a few milliseconds on one thread, in which times linear in the sizes show.
-constexpr double flops_of_fit = 4e8;
+// A call of so many FLOP takes a few milliseconds on one thread, in which times linear in the sizes show; and on a GPU, whose
+// calls of less take as long to be begun.
+constexpr Range fit_on_thread = {.work = 4e8, .single = true};
+constexpr Range fit_on_device = {.work = 2e11, .single = false, .most_rows = 4096, .most_keys = 32768};
 // Shapes of a family of attention without options; scored and training kernels differ from these in few coefficients.
 constexpr int shapes_of_family = 40, shapes_of_options = 14, shapes_of_product = 120;
 constexpr int weight_of_recorded = 4;
@@ -35,13 +37,14 @@ int count_for(const Family &f) {
 }
 
 // The shapes of all families of an op, one of each family in turn, so that a run which is stopped early has some of each.
-std::vector<bench::Shape> grid_of(const std::string &op, unsigned seed) {
+std::vector<bench::Shape> grid_of(const std::string &op, unsigned seed, Place place) {
     std::vector<std::vector<bench::Shape>> all;
     std::size_t most = 0;
-    for (const Family &f : families(op)) {
+    for (const Family &f : families(op, place)) {
         std::mt19937_64 random(seed);
         std::vector<bench::Shape> &some = all.emplace_back();
-        for (int n = 0; n < count_for(f); n++) some.push_back(random_shape(f, random, flops_of_fit, true));
+        for (int n = 0; n < count_for(f); n++)
+            some.push_back(random_shape(f, random, place == Place::device ? fit_on_device : fit_on_thread));
         most = std::max(most, some.size());
     }
     std::vector<bench::Shape> shapes;
@@ -51,18 +54,16 @@ std::vector<bench::Shape> grid_of(const std::string &op, unsigned seed) {
     return shapes;
 }
 
-double seconds_now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
-
 class Run {
 public:
     explicit Run(const TuneDispatchArguments &a)
-        : a_(a), generators_(tune::Generators::find("sdpa", a.build)), context_(ContextOptions{.threads = 1}),
+        : a_(a), generators_(tune::Generators::find("sdpa", a.build)), machine_(TimedMachine::of(a.device, 1)),
           end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(60 * a.minutes))) {}
 
     std::string run() {
-        std::vector<std::string> all = a_.ops.empty() ? ops() : a_.ops;
+        std::vector<std::string> all = a_.ops.empty() ? ops(machine_.place()) : a_.ops;
         std::string text =
-            tune::hardware() + ", one thread, " + tune::today() +
+            machine_.description() + ", " + tune::today() +
             "\n\n| op | shapes | variants | regret with these coefficients | as linked | |\n|---|---:|---:|---|---|---|\n";
         for (std::size_t n = 0; n < all.size(); n++) {
             const double left = std::chrono::duration<double>(end_ - Clock::now()).count();
@@ -83,11 +84,11 @@ private:
     }
 
     // Times are true for a machine, and for kernels with these parameters.
-    static std::string key_of(const std::string &op) {
+    std::string key_of(const std::string &op) const {
         std::string all;
         for (const VariantInfo &v : variants())
             if (v.op.starts_with(op)) all += std::string(v.name) + " " + std::string(v.parameters) + "\n";
-        return tune::hardware() + ", " + tune::hex(tune::hash_of(all));
+        return machine_.hardware() + ", " + tune::hex(tune::hash_of(all));
     }
 
     std::vector<Measured> measure(const std::string &op, Clock::time_point end) {
@@ -98,7 +99,7 @@ private:
                 if (s.op == op) shapes.emplace_back(s, weight_of_recorded);
             if (!error.empty()) throw program::InputError("--shapes", error);
         }
-        for (const bench::Shape &s : grid_of(op, a_.seed)) shapes.emplace_back(s, 1);
+        for (const bench::Shape &s : grid_of(op, a_.seed, machine_.place())) shapes.emplace_back(s, 1);
         TimesLog log(log_file(), key_of(op));
         std::vector<Measured> measured;
         std::vector<std::pair<bench::Shape, int>> left;
@@ -119,11 +120,12 @@ private:
             if (first % (8 * group) == 0)
                 std::fprintf(stderr, "%s: %zu of %zu shapes\n", op.c_str(), shapes.size() - left.size() + first, shapes.size());
             std::vector<Measured> some;
-            const double start = seconds_now(), others = bench::cpu_seconds_of_others();
+            const double start = seconds_now(), others = machine_.seconds_of_others();
             for (std::size_t n = first; n < std::min(first + group, left.size()); n++)
                 some.push_back(
-                    {quiet_times(context_, left[n].first, variants_for(left[n].first), {.seed = a_.seed}), left[n].second});
-            const bool all = (bench::cpu_seconds_of_others() - others) / (seconds_now() - start) > loaded;
+                    {quiet_times(machine_, left[n].first, variants_for(left[n].first, machine_.place()), {.seed = a_.seed}),
+                     left[n].second});
+            const bool all = (machine_.seconds_of_others() - others) / (seconds_now() - start) > loaded;
             for (const Measured &m : some) {
                 if (all || m.times.foreign_load > quiet_load) {
                     busy++;
@@ -144,13 +146,13 @@ private:
     }
 
     std::string fit_op(const std::string &op, Clock::time_point end) {
-        if (families(op).empty()) {
-            notes_ += op + ": no tuned variants are linked in that this machine runs\n";
+        if (families(op, machine_.place()).empty()) {
+            notes_ += op + ": no tuned variants are linked in that " + (a_.device ? "this device" : "this machine") + " runs\n";
             return "";
         }
         const std::vector<Measured> measured = measure(op, end);
         const Fits fits = fits_of(measured);
-        const Regrets regrets = validate(context_, measured);
+        const Regrets regrets = validate(machine_, measured);
         const auto words = [](const std::vector<double> &all) {
             const Quantiles q = quantiles_of(all);
             return all.empty() ? std::string("-")
@@ -187,10 +189,11 @@ private:
                 if (!a_.out) generators_.parameters_file(op, at.second);  // refuses where this user must not write
                 const std::string name = file_of(a_.out ? *a_.out : generators_.schedules(), v);
                 file = files.emplace(at, CostsFile(name, at.first, at.second)).first;
-                file->second.set_provenance({{"hardware", tune::hardware()},
-                                             {"date", tune::today()},
-                                             {"threads", 1},
-                                             {"command", "attune tune --dispatch"}});
+                file->second.set_provenance(
+                    {{"hardware", machine_.hardware()},
+                     {"date", tune::today()},
+                     {"threads", 1},
+                     {"command", std::string("attune tune --dispatch") + (a_.device ? " --device" : "")}});
             }
             file->second.set(CostsFile::key_of(v), record_of(variant, f, measured));
         }
@@ -212,7 +215,7 @@ private:
                          score = (near > 0.98 ? 1e12 : 1e6 * near) + m.times.shape.work() / 1e3;
             if (score <= best) continue;
             best = score, r.shape = m.times.shape.label(), r.us = 1e6 * at->second;
-            const double peak = peak_of(m.times.shape.dtype);
+            const double peak = a_.device ? 0 : peak_of(m.times.shape.dtype);
             const bool flops = m.times.shape.unit() == std::string_view("FLOP");
             r.percent_of_peak = flops && peak > 0 ? 100 * m.times.shape.work() / at->second / peak : 0;
         }
@@ -231,7 +234,7 @@ private:
 
     const TuneDispatchArguments &a_;
     tune::Generators generators_;
-    Context context_;
+    TimedMachine machine_;
     Clock::time_point end_;
     std::string notes_;
     std::map<DType, double> peaks_;
@@ -240,12 +243,10 @@ private:
 }  // namespace
 
 std::string tune_dispatch(const TuneDispatchArguments &arguments) {
+    const std::vector<std::string> &known = ops(arguments.device ? Place::device : Place::host);
     for (const std::string &op : arguments.ops)
-        if (std::find(ops().begin(), ops().end(), op) == ops().end()) {
-            std::string all;
-            for (const std::string &one : ops()) all += (all.empty() ? "" : ", ") + one;
-            throw program::InputError(op, "dispatch has no choice among variants of it; it has for " + all);
-        }
+        if (std::find(known.begin(), known.end(), op) == known.end())
+            throw program::InputError(op, "dispatch has no choice among variants of it; it has for " + program::listed(known));
     tune::forget_environment();
     return Run(arguments).run();
 }

@@ -15,7 +15,7 @@ struct TuneDispatchArguments {
     std::optional<std::string> log;     // of measured times
     double minutes = 5;
     unsigned seed = 1;
-    bool dry = false;
+    bool dry = false, device = false;
 };
 
 // Says what it does on standard error and gives a table; throws InputError and MachineError.

@@ -33,8 +33,8 @@ Fits fits_of(const std::vector<Measured> &measured) {
 namespace {
 
 // The variant of least predicted time in the library as it is linked; empty where nothing plans the op.
-std::string first_candidate(Context &context, const bench::Shape &shape) {
-    const Planned plan = planned(context, shape);
+std::string first_candidate(TimedMachine &machine, const bench::Shape &shape) {
+    const Planned plan = planned(machine.context(), shape, machine.place());
     return plan.candidates.empty() ? "" : plan.candidates.front().variant;
 }
 
@@ -53,7 +53,7 @@ std::string chosen_by(const Fits &fits, const ShapeTimes &times) {
 
 }  // namespace
 
-Regrets validate(Context &context, const std::vector<Measured> &measured) {
+Regrets validate(TimedMachine &machine, const std::vector<Measured> &measured) {
     constexpr std::size_t parts = 5;
     Regrets r;
     for (std::size_t part = 0; part < parts; part++) {
@@ -63,7 +63,7 @@ Regrets validate(Context &context, const std::vector<Measured> &measured) {
         const Fits fits = fits_of(others);
         for (std::size_t n = part; n < measured.size(); n += parts) {
             const ShapeTimes &times = measured[n].times;
-            const std::string fitted = chosen_by(fits, times), now = first_candidate(context, times.shape);
+            const std::string fitted = chosen_by(fits, times), now = first_candidate(machine, times.shape);
             if (fitted.empty() || times.seconds.size() < 2) continue;
             r.fitted.push_back(times.seconds.at(fitted) / times.least());
             if (!times.seconds.contains(now)) continue;

@@ -25,7 +25,7 @@ struct Regrets {
     std::vector<double> ratios;       // time of the fits' choice over that of the library's
 };
 // Cross-validation: fits to four fifths of the shapes choose for the others.
-Regrets validate(Context &, const std::vector<Measured> &);
+Regrets validate(TimedMachine &, const std::vector<Measured> &);
 // Whether the fits are better than the linked coefficients, by the rule of parameters (tools/tune/decision.h), groups of shapes
 // standing for processes: the interval of the gain lies above 1 %.
 bool is_better(const Regrets &);

@@ -82,9 +82,30 @@ CostTerms terms_of_blocks(const SdpaProblem &p, const Runnable &v) {
             static_cast<double>(tiles) * std::max(bytes - shared_cache_bytes, 0.0)};
 }
 
+CostTerms device_terms(const SdpaProblem &p, const Runnable &v) {
+    const double width = 2 * static_cast<double>(v.channels), entries = static_cast<double>(p.batch);
+    double blocks = 0, of_blocks = 0, longest = 0, parts = 0;
+    if (v.split_keys > 0) {
+        const double key_heads = entries * static_cast<double>(p.key_heads);
+        const std::int64_t rows = rows_of_key_head(p), splits = ceil_div(p.keys, v.split_keys);
+        const double tiles = key_heads * static_cast<double>(ceil_div(rows, v.tile_rows));
+        longest = static_cast<double>(ceil_div(std::min(p.keys, v.split_keys), v.block));
+        blocks = tiles * static_cast<double>(splits), of_blocks = tiles * static_cast<double>(ceil_div(p.keys, v.block));
+        parts = key_heads * static_cast<double>(rows * splits * v.channels);
+    } else {
+        const std::int64_t tiles = ceil_div(p.queries, v.tile_rows);
+        const double heads = entries * static_cast<double>(p.query_heads);
+        longest = keys_of_tiles(p, v.tile_rows, 1, v.block).blocks;
+        blocks = heads * static_cast<double>(tiles), of_blocks = heads * keys_of_tiles(p, v.tile_rows, tiles, v.block).blocks;
+    }
+    const double bytes = entries * static_cast<double>(p.key_heads) * bytes_of_head(p, p.keys);
+    return {1, longest * width, blocks * width, of_blocks, of_blocks * width, bytes, parts};
+}
+
 }  // namespace
 
 CostTerms attention_terms(const SdpaProblem &p, const Runnable &v) {
+    if (v.on_device) return device_terms(p, v);
     return task_is_tile(v) ? terms_of_tiles(p, v) : terms_of_blocks(p, v);
 }
 

@@ -23,20 +23,38 @@ inline double work_of(const SdpaProblem &p) {
 //   0 the call   1 KV blocks of each tile of rows   2 rows * width   3 scores   4 scores * width
 //   5 bytes of keys and values beyond a core's own cache, each as often as a tile of rows reads it   6 beyond a shared cache
 // `width` is head_dim + value_dim in whole vectors. In AMX kernels term 1 is keys * width that are laid out for tiles.
+// Of kernels for a device, of the whole batch; a sum over the blocks of the grid of each, but for 1:
+//   0 the call   1 KV blocks * width of the block that has most   2 blocks * width   3 KV blocks   4 KV blocks * width
+//   5 bytes of keys and values   6 channels of the parts that splits of the keys leave to be merged
+// `width` is then twice the channels that the kernel computes for.
 CostTerms attention_terms(const SdpaProblem &, const Runnable &);
 
 // How two threads share a call.
 Sharing attention_sharing(const SdpaProblem &, const Runnable &);
 
-// The predicted time of one batch entry with as many key heads as many models have: a key head and its group have the bits that
-// they have among others, so a choice never depends on the number of key heads. Sizes of 0 count as 1.
+// One batch entry with so many key heads. A key head and its group have the bits that they have among others, so a choice never
+// depends on the number of key heads. Sizes of 0 count as 1.
+inline SdpaProblem entry_with_key_heads(SdpaProblem p, std::int64_t key_heads) {
+    p.query_heads = key_heads * (p.key_heads > 0 ? std::max(p.query_heads / p.key_heads, std::int64_t(1)) : 1);
+    p.batch = 1, p.key_heads = key_heads, p.queries = std::max(p.queries, std::int64_t(1)),
+    p.keys = std::max(p.keys, std::int64_t(1));
+    return p;
+}
+
+// The predicted time of one batch entry with as many key heads as many models have.
 inline double predicted_ns(const SdpaProblem &problem, const Runnable &v) {
     constexpr std::int64_t usual_key_heads = 4;
-    SdpaProblem p = problem;
-    p.query_heads = usual_key_heads * (p.key_heads > 0 ? std::max(p.query_heads / p.key_heads, std::int64_t(1)) : 1);
-    p.batch = 1, p.key_heads = usual_key_heads, p.queries = std::max(p.queries, std::int64_t(1)),
-    p.keys = std::max(p.keys, std::int64_t(1));
+    const SdpaProblem p = entry_with_key_heads(problem, usual_key_heads);
     return attention_sharing(p, v).time_ns(predicted_ns(v, attention_terms(p, v)));
+}
+
+// The same on a device, with the key heads of a small batch, which leave few of its multiprocessors idle. The band does not
+// count: tensors on the device may hold it.
+inline double predicted_device_ns(const SdpaProblem &problem, const Runnable &v) {
+    constexpr std::int64_t key_heads_of_a_batch = 32;
+    SdpaProblem p = entry_with_key_heads(problem, key_heads_of_a_batch);
+    p.causal = false, p.window_keys = 0;
+    return predicted_ns(v, attention_terms(p, v));
 }
 
 }  // namespace attune

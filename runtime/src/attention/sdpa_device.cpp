@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Attention of tensors on a device: checks that need no elements, choice, and the kernel.
+#include "attention/attention_cost.h"
 #include "attention/dropout_threshold.h"
 #include "attention/sdpa_device_call.h"
 #include "dispatch/variant_table.h"
@@ -94,53 +95,44 @@ bool is_aligned(const ConstView &v) {
 }
 
 namespace {
-int channels_of(const VariantRecord &v) { return parameter_of(v, "channels", v.head_dim); }
+
+// Rows of a key head in all splits of the keys; the splits of a row are adjacent.
+std::int64_t split_rows(const SdpaProblem &p, std::int64_t split_keys) {
+    return p.query_heads / p.key_heads * p.queries * ceil_div(std::max(p.keys, std::int64_t(1)), split_keys);
+}
+// Whether the elements of all splits of an entry have places of 32 bits.
+bool splits_fit(const SdpaProblem &p, std::int64_t split_keys) {
+    return p.key_heads == 0 ||
+           split_rows(p, split_keys) * p.value_dim <= std::numeric_limits<std::int32_t>::max() / p.key_heads;
+}
+
 }  // namespace
 
-bool fits_on_device(const VariantRecord &v, const SdpaCall &c) {
+bool fits_on_device(const Runnable &runnable, const SdpaCall &c) {
     const SdpaProblem &p = c.sizes;
+    const VariantRecord &v = *runnable.record;
     // Plain kernels of the library scale differences of scores, by a factor above 0, and multiply queries without scaling them
     // first; those of a user's attention scale scores.
     const bool scales_differences = p.score == Score::dot_product && !c.user;
     if (v.kind_id == Kind::weights || (v.kind_id == Kind::training) != p.dropout || (c.device_pages && !reads_in_place(c, v)))
         return false;
+    if (runnable.split_keys > 0 && !splits_fit(p, runnable.split_keys)) return false;
     if (v.kind_id == Kind::plain && (p.scored || (scales_differences && !(c.scale > 0)))) return false;
-    if (v.head_dim == 0) return std::max(p.head_dim, p.value_dim) <= channels_of(v);
+    if (v.head_dim == 0) return std::max(p.head_dim, p.value_dim) <= runnable.channels;
     return v.head_dim == p.head_dim && v.head_dim == p.value_dim && is_aligned(c.query) && is_aligned(c.key) &&
            is_aligned(c.value);
 }
 
-// Order of variants that fit: split-KV as `in_splits` asks; the call's head size before the smallest larger one; MMA before
-// SIMT; the kind with the fewest options.
-bool better_on_device(const VariantRecord &a, const VariantRecord &b, bool in_splits) {
-    if (cuts_keys(a) != cuts_keys(b)) return cuts_keys(a) == in_splits;
-    if (channels_of(a) != channels_of(b)) return channels_of(a) < channels_of(b);
-    if ((a.head_dim == 0) != (b.head_dim == 0)) return b.head_dim == 0;
-    if (multiplies_matrices(a) != multiplies_matrices(b)) return multiplies_matrices(a);
-    return a.kind_id == Kind::plain && b.kind_id != Kind::plain;
+DeviceNeeds needs_on_device(const SdpaCall &c) {
+    return {.op = c.op,
+            .dtype = c.sizes.dtype,
+            .sizes = [&] { return "head sizes " + text(c.sizes.head_dim) + " and " + text(c.sizes.value_dim); },
+            .fits = [&](const Runnable &v) { return fits_on_device(v, c); },
+            .order = [&](const Runnable &v) { return predicted_device_ns(c.sizes, v); },
+            .predicted = true};
 }
 
 namespace {
-
-// Whether few rows share a key head: their blocks would leave a GPU mostly idle, so splits of the keys (Flash-Decoding) get
-// blocks of their own. Heads and batch entries do not count, so that bits do not depend on neighbours in the batch.
-bool few_rows(const SdpaProblem &p) {
-    constexpr std::int64_t rows_at_most = 64, keys_at_least = 257;  // by hand, docs/design/gpu-kernels.md
-    return rows_of_key_head(p) <= rows_at_most && p.keys >= keys_at_least;
-}
-
-// Rows of a key head in all splits of the keys; the splits of a row are adjacent.
-std::int64_t split_rows(const SdpaProblem &p, const VariantRecord &variant) {
-    const std::int64_t split_keys = parameter_of(variant, "split_keys", 1),
-                       splits = (std::max<std::int64_t>(p.keys, 1) + split_keys - 1) / split_keys;
-    return p.query_heads / p.key_heads * p.queries * splits;
-}
-// Refused before any kernel of a call is queued.
-Status check_splits(const SdpaProblem &p, const VariantRecord &variant) {
-    if (!cuts_keys(variant) || split_rows(p, variant) * p.value_dim <= std::numeric_limits<std::int32_t>::max() / p.key_heads)
-        return {};
-    return unsupported("key", "too many queries and splits of the keys for " + std::string(variant.name));
-}
 
 Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecord &variant, const DeviceBands &bands) {
     const SdpaProblem &p = c.sizes;
@@ -151,7 +143,7 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     const DeviceAttentionArguments inputs = attention_inputs(call, c, bands, form, captures.list());
     halide_buffer_t *state = nullptr, *sums = nullptr, *maxima = nullptr;
     if (cuts_keys(variant)) {
-        const std::int64_t of_head = split_rows(p, variant);
+        const std::int64_t of_head = split_rows(p, parameter_of(variant, "split_keys", 1));
         state = call.scratch_buffer({p.batch, p.key_heads, of_head, p.value_dim});
         sums = call.scratch_buffer({p.batch, p.key_heads, of_head}, p.value_dim);
         maxima = call.scratch_buffer({p.batch, p.key_heads, of_head}, p.value_dim);
@@ -191,12 +183,11 @@ Status choose_weights_on_device(const Context::State &context, const SdpaCall &c
     if (c.op.id != OpId::sdpa) return unsupported("weights", "are computed on a device for dot products alone");
     const SdpaProblem &p = c.sizes;
     if (p.query_heads == 0) return unsupported("average_weights", "of no heads is not computed on a device");
-    const DeviceNeeds needs{c.op, p.dtype,
-                            [&](const VariantRecord &v) {
-                                return v.kind_id == Kind::weights && std::max(p.head_dim, p.value_dim) <= channels_of(v);
-                            },
-                            [](const VariantRecord &, const VariantRecord &) { return false; },
-                            [&] { return "head size " + text(p.head_dim); }};
+    DeviceNeeds needs = needs_on_device(c);
+    needs.predicted = false;
+    needs.fits = [&](const Runnable &v) {
+        return v.record->kind_id == Kind::weights && std::max(p.head_dim, p.value_dim) <= v.channels;
+    };
     return choose_on_device(context, needs, {}, choice);
 }
 
@@ -207,12 +198,7 @@ Status choose_attention_on_device(const Context::State &context, const SdpaCall 
     const SdpaProblem &p = call.sizes;
     choice = {nullptr, "no queries"};
     if (p.batch == 0 || p.query_heads == 0 || p.queries == 0) return {};
-    const bool in_splits = few_rows(p);
-    const DeviceNeeds needs{call.op, p.dtype, [&](const VariantRecord &v) { return fits_on_device(v, call); },
-                            [&](const VariantRecord &a, const VariantRecord &b) { return better_on_device(a, b, in_splits); },
-                            [&] { return "head sizes " + text(p.head_dim) + " and " + text(p.value_dim); }};
-    if (Status s = choose_on_device(context, needs, variant, choice); !s.ok()) return s;
-    if (Status s = check_splits(p, *choice.variant); !s.ok()) return s;
+    if (Status s = choose_on_device(context, needs_on_device(call), variant, choice); !s.ok()) return s;
     if (choice.variant->kind_id == Kind::plain) return {};
     return check_pairs("query", {p.batch, p.query_heads, p.queries, p.keys}, choice.variant->kind);
 }

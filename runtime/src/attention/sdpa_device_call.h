@@ -32,10 +32,9 @@ inline bool multiplies_matrices(const VariantRecord &v) {
 }
 // Whether rows begin at multiples of 16 bytes.
 bool is_aligned(const ConstView &);
-// Whether a variant fits the sizes and alignment of the call; whether the first of two that fit is the better one, where keys
-// are split or not.
-bool fits_on_device(const VariantRecord &, const SdpaCall &);
-bool better_on_device(const VariantRecord &, const VariantRecord &, bool in_splits);
+// Whether a variant fits the sizes and alignment of a call; the needs of a call, which outlives them.
+bool fits_on_device(const Runnable &, const SdpaCall &);
+DeviceNeeds needs_on_device(const SdpaCall &);
 
 // The arguments that a variant has, and those common to all variants. Without queries or keys a kernel gets a row for which no
 // key is valid.

@@ -172,9 +172,7 @@ Status run_sinks_on_device(Context::State &context, const BackwardCall &c, const
 Status choose_sinks_on_device(const Context::State &context, const BackwardCall &call, Choice &choice) {
     const std::int64_t heads = call.forward.sizes.query_heads;
     if (!call.sinks.given() || heads == 0) return {};
-    const DeviceNeeds of_sinks{ops::sink_gradient, DType::f32, [](const VariantRecord &) { return true; },
-                               [](const VariantRecord &, const VariantRecord &) { return false; },
-                               [&] { return text(heads) + " heads"; }};
+    const DeviceNeeds of_sinks{ops::sink_gradient, DType::f32, [&] { return text(heads) + " heads"; }};
     return choose_on_device(context, of_sinks, {}, choice);
 }
 
@@ -188,27 +186,22 @@ Status choose_backward_on_device(const Context::State &context, const BackwardCa
         if (!call.alibi_slopes.given() || elements_of(call.alibi_slopes) == 0) return {};
         return unsupported("gradients.alibi_slopes", "of no queries and keys is not computed on a device");
     }
-    const auto sizes = [&] { return "head sizes " + text(p.head_dim) + " and " + text(p.value_dim); };
-    const auto better = [](const VariantRecord &a, const VariantRecord &b) { return better_on_device(a, b, false); };
-    const DeviceNeeds needs{call.forward.op, p.dtype,
-                            [&](const VariantRecord &v) {
-                                return fits_on_device(v, call.forward) &&
-                                       (v.head_dim == 0 || (is_aligned(call.forward.out) && is_aligned(call.grad_out)));
-                            },
-                            better, sizes};
+    DeviceNeeds needs = needs_on_device(call.forward);
+    needs.predicted = false;  // times are those of the forward pass, which order the variants alike
+    const bool aligned = is_aligned(call.forward.out) && is_aligned(call.grad_out);
+    needs.fits = [&](const Runnable &v) { return fits_on_device(v, call.forward) && (v.record->head_dim == 0 || aligned); };
     if (Status s = choose_on_device(context, needs, variant, choice.tensors); !s.ok()) return s;
+    needs.fits = [&](const Runnable &v) { return fits_on_device(v, call.forward); };
     if (tables && call.forward.user) return unsupported("gradients.bias", "is not computed on a device for a user's attention");
     if (tables) {
-        const DeviceNeeds of_tables{call.capture_op, p.dtype,
-                                    [&](const VariantRecord &v) { return fits_on_device(v, call.forward); }, better, sizes};
-        if (Status s = choose_on_device(context, of_tables, {}, choice.tables); !s.ok()) return s;
+        needs.op = call.capture_op;
+        if (Status s = choose_on_device(context, needs, {}, choice.tables); !s.ok()) return s;
     }
     const bool any = std::any_of(call.user_captures.begin(), call.user_captures.end(), [](const View &v) { return v.given(); });
     if (!any) return {};
     const std::string op = std::string(call.forward.user->attention->op) + "_captures";
-    const DeviceNeeds of_captures{op_of_user(op), p.dtype,
-                                  [&](const VariantRecord &v) { return fits_on_device(v, call.forward); }, better, sizes};
-    return choose_on_device(context, of_captures, {}, choice.captures);
+    needs.op = op_of_user(op);
+    return choose_on_device(context, needs, {}, choice.captures);
 }
 
 Status run_backward_on_device(Context::State &context, const BackwardCall &call, const DeviceBackwardChoice &choice,

@@ -99,11 +99,15 @@ Status check_places(std::span<const NamedView> views, std::string_view name) {
 Status choose_on_device(const Context::State &context, const DeviceNeeds &needs, std::string_view variant, Choice &choice) {
     const std::string_view target = device_backend()->target;
     const Forced forced = forced_variant(context, variant, needs.op);
-    for (const VariantRecord *v : variant_records()) {
-        if (v->target != target || v->op != needs.op.name || v->dtype != needs.dtype || !needs.fits(*v)) continue;
-        if (!forced.name.empty() ? v->name != forced.name : choice.variant && !needs.better(*v, *choice.variant)) continue;
-        choice = {v, forced.name.empty() ? "tensors on the device" : "forced", !forced.name.empty()};
-    }
+    const auto fits = [&](const Runnable &v) {
+        return (forced.name.empty() || v.record->name == forced.name) && needs.fits(v);
+    };
+    PredictedVariant next;
+    const PredictedVariant best = quickest_of(device_runnables(needs.op, needs.dtype, target), fits, needs.order, &next);
+    if (best.variant && !forced.name.empty())
+        choice = {best.variant->record, "forced", true};
+    else if (best.variant)
+        choice = needs.predicted ? Choice::of(best, next) : Choice{best.variant->record, "tensors on the device"};
     if (choice.variant) return {};
     if (!forced.name.empty())
         return {StatusCode::invalid_argument, std::string(forced.by) + ": " + std::string(forced.name) + " is no variant of " +
@@ -111,6 +115,10 @@ Status choose_on_device(const Context::State &context, const DeviceNeeds &needs,
                                                   " for the type, sizes, alignment and options of this call"};
     return {StatusCode::unsupported, std::string(needs.op.name) + ": no variant of " + std::string(target) + " for " +
                                          name_of(needs.dtype) + " and " + needs.sizes() + " is linked in"};
+}
+
+std::vector<PredictedVariant> predictions_on_device(const DeviceNeeds &needs) {
+    return sorted_by_time(device_runnables(needs.op, needs.dtype, device_backend()->target), needs.fits, needs.order);
 }
 
 }  // namespace attune

@@ -3,6 +3,7 @@
 // which case calls are refused.
 #pragma once
 #include "attention/sdpa_call.h"
+#include "dispatch/cost.h"
 #include "execution/halide_call.h"
 #include <deque>
 #include <functional>
@@ -85,15 +86,19 @@ Status find_device(Context::State &, std::string_view name, std::string &instead
 // Checks that all given views are on the device, as `name` is.
 Status check_places(std::span<const NamedView>, std::string_view name);
 
-// Needs of a call for a device. The forced variant is chosen, else the best fitting one.
+// Needs of a call for a device. The forced variant is chosen, else of those that fit the one of least `order`, and of equals
+// the one with the fewest options.
 struct DeviceNeeds {
     Op op;
     DType dtype;
-    std::function<bool(const VariantRecord &)> fits;  // asked for this op and type only
-    std::function<bool(const VariantRecord &, const VariantRecord &)> better;
     std::function<std::string()> sizes;  // of the call, for messages
+    std::function<bool(const Runnable &)> fits = [](const Runnable &) { return true; };
+    std::function<double(const Runnable &)> order = [](const Runnable &) { return 0.0; };
+    bool predicted = false;  // order is a time in nanoseconds
 };
 Status choose_on_device(const Context::State &, const DeviceNeeds &, std::string_view variant, Choice &);
+// All variants that fit, the quickest first.
+std::vector<PredictedVariant> predictions_on_device(const DeviceNeeds &);
 
 // Attention of tensors on a device, after find_device() has found it. `more` are inputs of the op itself; `complete` checks
 // them and sets op, scale and pair of a checked call.

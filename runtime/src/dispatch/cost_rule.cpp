@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "dispatch/cost_rule.h"
 #include "tensors/checks.h"
+#include <algorithm>
 
 namespace attune {
 namespace {
@@ -70,9 +71,48 @@ detail::CostCoefficients of_product(const Runnable &v, double step) {
     return {in(call / 2), 50, in(arithmetic), in(weights * step), in(tile), 0.004F, 0.01F};
 }
 
+// `mma` and `mma_split` as the times of an H200 have them (bench/results/h200.json, 2026-11-26); `simt` and `split`, which
+// nobody has timed, by their instructions. What a KV block takes grows with its keys, the rows of its tile, and the channels.
+detail::CostCoefficients of_device_attention(const Runnable &v) {
+    constexpr double launch = 4000, merge = 3000, byte = 1.76e-4, bytes_of_a_part = 8, score = 1.6e-4, start = 0.02;
+    const bool matrices = v.record->schedule_id == Schedule::mma || v.record->schedule_id == Schedule::mma_split;
+    const bool splits = v.split_keys > 0, single = v.record->dtype == DType::f32, any_size = v.record->head_dim == 0;
+    // A multiply-add, of all multiprocessors together; and how long a block waits for its own results, for a key and a channel.
+    double product = 0, wait = 0;
+    if (matrices) {
+        product = splits ? (single ? 6e-5 : 1.2e-5) : single ? 3.6e-5 : 5.1e-6;
+        wait = !splits ? 0.15 : single ? 0.2 : 0.1;
+    } else {
+        const double rows = parameter_of(*v.record, "lane_rows", 1);
+        product = 4.3e-5 * (1 + 2 / rows) * (any_size ? 1.3 : 1);
+        wait = (any_size ? 100.0 : 75.0) / static_cast<double>(v.channels);
+    }
+    if (v.record->kind_id != Kind::plain) product *= 1.05;
+    const double keys = static_cast<double>(v.block), scores = keys * static_cast<double>(v.tile_rows);
+    const auto in = [](double x) { return static_cast<float>(x); };
+    return {
+        in(launch + (splits ? merge : 0)),      in(wait * keys), in(start), in(score * scores), in(product * scores), in(byte),
+        in(splits ? bytes_of_a_part * byte : 0)};
+}
+
+// A lane of a small tile has fewer products for each operand that it reads.
+detail::CostCoefficients of_device_product(const Runnable &v) {
+    constexpr double launch = 4000, multiply_add_ns = 4e-5, clock_ghz = 1.7, lanes_at_once = 128;
+    const double sums = parameter_of(*v.record, "lane_rows", 1) * parameter_of(*v.record, "lane_columns", 1);
+    const double share_of_products = sums >= 64 ? 0.86 : sums >= 16 ? 0.69 : 0.42;
+    const double tile = static_cast<double>(v.tile_rows * v.tile_columns), lanes = std::min(tile / sums, lanes_at_once);
+    const double turn_ns = tile * static_cast<double>(v.block) / lanes / clock_ghz / share_of_products;
+    const auto in = [](double x) { return static_cast<float>(x); };
+    return {in(launch), in(turn_ns), in(multiply_add_ns / share_of_products), 0, 0, 0, 0};
+}
+
 }  // namespace
 
 detail::CostCoefficients cost_by_rule(const Runnable &v) {
+    if (v.on_device) {
+        if (v.channels > 0) return of_device_attention(v);
+        return v.record->op == "linear" ? of_device_product(v) : detail::CostCoefficients{};
+    }
     if (v.record->schedule_id == Schedule::root || v.record->schedule_id == Schedule::other) return {};
     const double step = of_lanes / lanes_of(*v.record);
     const bool product =

@@ -7,24 +7,30 @@
 namespace attune {
 namespace {
 
-template<typename Problem, typename Terms>
-Status terms_for(std::string_view variant, const Problem &problem, const Terms &terms_of, detail::CostTerms &terms) {
+// Calls use(runnable) for a variant.
+template<typename Use> Status with_variant(std::string_view variant, const Use &use) {
     const VariantRecord *v = find_variant(variant);
     if (!v) return {StatusCode::invalid_argument, "variant: there is no variant " + std::string(variant)};
-    terms = terms_of(problem, runnable_of(*v));
+    use(runnable_of(*v));
     return {};
 }
 
 }  // namespace
 
 Status detail::cost_terms(std::string_view variant, const SdpaProblem &problem, CostTerms &terms) noexcept try {
-    return terms_for(variant, problem, attention_terms, terms);
+    return with_variant(variant, [&](const Runnable &v) { terms = attention_terms(problem, v); });
 } catch (const std::bad_alloc &) {
     return {StatusCode::out_of_memory, "out of memory"};
 }
 
 Status detail::cost_terms(std::string_view variant, const ProductProblem &problem, CostTerms &terms) noexcept try {
-    return terms_for(variant, problem, product_terms, terms);
+    return with_variant(variant, [&](const Runnable &v) { terms = product_terms(problem, v); });
+} catch (const std::bad_alloc &) {
+    return {StatusCode::out_of_memory, "out of memory"};
+}
+
+Status detail::cost_coefficients(std::string_view variant, CostCoefficients &cost) noexcept try {
+    return with_variant(variant, [&](const Runnable &v) { cost = v.cost; });
 } catch (const std::bad_alloc &) {
     return {StatusCode::out_of_memory, "out of memory"};
 }

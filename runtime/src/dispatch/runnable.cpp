@@ -63,6 +63,19 @@ Lists lists_of(const VariantRecords &records) {
 }
 constinit Published<Lists> lists_here;
 
+using DeviceLists = std::map<std::tuple<std::string_view, std::string_view, DType>, std::vector<Runnable>>;  // target, op, type
+constinit Published<DeviceLists> device_lists;
+
+DeviceLists device_lists_of(const VariantRecords &records) {
+    DeviceLists lists;
+    for (const VariantRecord *v : records)
+        if (!is_cpu_target(v->target)) lists[{v->target, v->op, v->dtype}].push_back(runnable_of(*v));
+    for (auto &[of, list] : lists)
+        std::stable_sort(list.begin(), list.end(),
+                         [](const Runnable &a, const Runnable &b) { return a.record->kind_id < b.record->kind_id; });
+    return lists;
+}
+
 std::span<const Runnable> found_in(const Lists &lists, const VariantNeeds &n) {
     auto found = lists.find({n.op.name, n.dtype, n.head_dim == n.value_dim ? n.head_dim : 0, n.kind});
     if (found == lists.end()) found = lists.find({n.op.name, n.dtype, 0, n.kind});
@@ -95,11 +108,13 @@ Runnable runnable_of(const VariantRecord &v) {
     const auto parameter = [&](std::string_view name, int otherwise) { return parameter_of(v, name, otherwise); };
     Runnable r{};
     r.record = &v;
+    r.on_device = !is_cpu_target(v.target);
     r.few_rows = parameter("tile_rows", 0) == 1 || parameter("few_rows", 0) == 1;
     r.full_tiles = v.shape_class.find("full_tile") != std::string_view::npos;
     r.rank_k_update = parameter("update_depth", 0) > 0;
     r.tile_rows = parameter("tile_rows", v.tile_q), r.tile_columns = parameter("tile_columns", 1);
-    r.block = parameter("depth_block", v.kv_block), r.task_rows = parameter("task_rows", 1);
+    r.block = parameter("depth_block", parameter("tile_depth", v.kv_block)), r.task_rows = parameter("task_rows", 1);
+    r.channels = parameter("channels", v.head_dim), r.split_keys = parameter("split_keys", 0);
     r.cost = v.cost_target.empty() ? cost_by_rule(r) : v.cost;
     return r;
 }
@@ -114,6 +129,13 @@ std::span<const Runnable> runnables(const VariantNeeds &needs) {
     const Lists &lists = lists_here.get(variant_generation(), [] { return lists_of(variant_records()); });
     const std::span<const Runnable> found = found_in(lists, needs);
     return found.empty() && !needs.op.variants.empty() ? found_in(lists_of_plug_in(needs.op), needs) : found;
+}
+
+std::span<const Runnable> device_runnables(const Op &op, DType dtype, std::string_view target) {
+    const DeviceLists &lists = device_lists.get(variant_generation(), [] { return device_lists_of(variant_records()); });
+    const auto found = lists.find({target, op.name, dtype});
+    if (found == lists.end()) return {};
+    return found->second;
 }
 
 std::vector<PlanCandidate> plan_candidates(const std::vector<PredictedVariant> &all) {

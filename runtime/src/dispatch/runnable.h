@@ -21,10 +21,12 @@ struct VariantNeeds {
 // A variant with its parameters as numbers.
 struct Runnable {
     const VariantRecord *record;
+    bool on_device;                            // for tensors there
     bool few_rows, full_tiles, rank_k_update;  // of products
     std::int64_t tile_rows, tile_columns;      // of attention: queries, or rows, of a tile; 1 column
     std::int64_t block;                        // keys of a KV block; the depth of a depth block
     std::int64_t task_rows;                    // of products
+    std::int64_t channels, split_keys;         // of attention on a device; 0 split_keys: keys are not cut
     detail::CostCoefficients cost;
 };
 Runnable runnable_of(const VariantRecord &);
@@ -33,6 +35,9 @@ Runnable runnable_of(const VariantRecord &);
 // the fewest options, and for the head size of the call if there is one. Root schedules are listed only where there is nothing
 // else.
 std::span<const Runnable> runnables(const VariantNeeds &);
+
+// The variants of an op for a device target, those with the fewest options first.
+std::span<const Runnable> device_runnables(const Op &, DType, std::string_view target);
 
 // A kind of attention that offers every option of another. "weights" is another output and offers nothing else.
 bool offers(Kind kind, Kind needed);

@@ -32,7 +32,7 @@ std::vector<VariantInfo> variants() {
         const DeviceBackend *backend = device_backend();
         if (backend && backend->target == v->target && !backend->missing().empty()) why_not += ", and " + backend->missing();
         infos.push_back({v->name, v->op, v->dtype, v->head_dim, v->target, v->schedule, v->kind, v->shape_class, v->parameters,
-                         v->provenance, v->dispatched, false, std::move(why_not), false});
+                         v->provenance, v->dispatched, false, std::move(why_not), v->cost_target == v->target});
     }
     return infos;
 }

@@ -3,6 +3,8 @@
 #include "device/device_call.h"
 #include "kernel_arguments.h"
 #include "layers/linear_call.h"
+#include "layers/product_cost.h"
+#include <algorithm>
 #include <array>
 
 namespace attune {
@@ -16,14 +18,17 @@ Status choose(const Context::State &context, const Product &p, std::string_view 
                                     text(entries_at_most) + " on a device");
     choice = {nullptr, "no rows"};
     if (entries * p.out.extent[2] == 0) return {};
-    // The largest tile that the rows fill by half. All variants sum in the same order: the choice may depend on any size.
-    const auto tile = [](const VariantRecord &v) { return parameter_of(v, "tile_rows", 1); };
-    const auto filled = [&](const VariantRecord &v) { return tile(v) <= 2 * p.out.extent[2]; };
-    const auto better = [&](const VariantRecord &a, const VariantRecord &b) {
-        return filled(a) != filled(b) ? filled(a) : filled(a) ? tile(a) > tile(b) : tile(a) < tile(b);
-    };
-    const DeviceNeeds needs{p.op, p.x.dtype, [](const VariantRecord &) { return true; }, better,
-                            [&] { return product_sizes_text(p); }};
+    // All variants sum in the same order: the choice may depend on any size.
+    const ProductProblem sizes{.dtype = p.x.dtype,
+                               .entries = entries,
+                               .rows = p.out.extent[2],
+                               .columns = std::max(p.columns, std::int64_t(1)),
+                               .depth = std::max(p.depth, std::int64_t(1))};
+    const DeviceNeeds needs{.op = p.op,
+                            .dtype = p.x.dtype,
+                            .sizes = [&] { return product_sizes_text(p); },
+                            .order = [&](const Runnable &v) { return predicted_ns(v, product_terms(sizes, v)); },
+                            .predicted = true};
     return choose_on_device(context, needs, variant, choice);
 }
 

@@ -41,9 +41,24 @@ double bytes_beyond(double cache_bytes, double entries, double entry_bytes, doub
            entries * (readings - 1) * std::max(0.0, entry_bytes - cache_bytes);
 }
 
+// Terms of a device, where a tile of results is a block of the grid: all of the padded tile is multiplied, its depth in turns.
+CostTerms device_terms(const ProductProblem &p, const Runnable &v) {
+    const Counts n = counts_of(p, v);
+    const double tiles = n.entries * n.tiles * n.column_tiles, columns = n.column_tiles * static_cast<double>(v.tile_columns);
+    const double depth = static_cast<double>(p.depth), size = static_cast<double>(size_of(p.dtype));
+    return {1,
+            n.depth_blocks,
+            n.entries * n.rows * columns * depth,
+            tiles,
+            tiles * n.depth_blocks,
+            tiles * depth * static_cast<double>(v.tile_columns) * size,
+            tiles * depth * static_cast<double>(v.tile_rows) * size};
+}
+
 }  // namespace
 
 CostTerms product_terms(const ProductProblem &p, const Runnable &v) {
+    if (v.on_device) return device_terms(p, v);
     const Counts n = counts_of(p, v);
     const double depth = static_cast<double>(p.depth), weights = n.columns * depth;
     const double size = static_cast<double>(size_of(p.dtype)), bytes = static_cast<double>(p.columns) * depth * size;

@@ -10,7 +10,9 @@ namespace attune {
 //   0 the call   1 tasks   2 multiply-adds, with those of padded tiles   4 tiles, once for each depth block
 //   5 bytes of weights beyond a core's own cache, as often as they are read   6 the same beyond a shared cache
 // and 3: weights that are packed; where none are, weights whose rows share sets of the first cache; of rank-k updates, weights
-// that come from beyond the first cache.
+// that come from beyond the first cache. Of kernels for a device:
+//   0 the call   1 turns over the depth of a tile   2 multiply-adds, padding included   3 tiles   4 turns of all tiles
+//   5 bytes of weights, as often as a tile reads them   6 the same of x
 CostTerms product_terms(const ProductProblem &, const Runnable &);
 
 // Multiply-adds of a product, plus as many as it could make while it reads weights.

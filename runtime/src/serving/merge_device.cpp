@@ -15,9 +15,7 @@ Status choose(const Context::State &context, const MergeCall &c, Choice &choice)
         choice = {nullptr, "no queries"};
         return {};
     }
-    const DeviceNeeds needs{ops::merge, c.out.dtype, [](const VariantRecord &) { return true; },
-                            [](const VariantRecord &, const VariantRecord &) { return false; },
-                            [&] { return merge_sizes_text(c); }};
+    const DeviceNeeds needs{ops::merge, c.out.dtype, [&] { return merge_sizes_text(c); }};
     if (Status s = choose_on_device(context, needs, {}, choice); !s.ok()) return s;
     const std::int64_t most = tiles_at_most * parameter_of(*choice.variant, "block_rows", 1);
     if (c.out.extent[2] <= most) return {};

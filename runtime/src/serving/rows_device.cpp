@@ -79,11 +79,12 @@ Status choose_rows_on_device(const Context::State &context, const Op &op, const 
         choice = {nullptr, "no rows"};
         return {};
     }
-    const auto channels_of = [](const VariantRecord &v) { return parameter_of(v, "channels", 0); };
     const std::int64_t channels = rows.x.extent[3];
-    const DeviceNeeds needs{op, rows.x.dtype, [&](const VariantRecord &v) { return channels <= channels_of(v); },
-                            [&](const VariantRecord &a, const VariantRecord &b) { return channels_of(a) < channels_of(b); },
-                            [&] { return "rows of " + text(channels) + " channels"; }};
+    const DeviceNeeds needs{.op = op,
+                            .dtype = rows.x.dtype,
+                            .sizes = [&] { return "rows of " + text(channels) + " channels"; },
+                            .fits = [&](const Runnable &v) { return channels <= v.channels; },
+                            .order = [](const Runnable &v) { return static_cast<double>(v.channels); }};
     return choose_on_device(context, needs, {}, choice);
 }
 

@@ -65,9 +65,7 @@ Status choose_there(const Context::State &state, const VarlenBackwardCall &p, co
         if (Status s = choose_backward_on_device(state, call, options.variant, choice); !s.ok()) return s;
     }
     if (!p.sums_slopes || p.all.forward.sizes.query_heads == 0) return {};
-    const DeviceNeeds of_sum{ops::capture_sum, DType::f32, [](const VariantRecord &) { return true; },
-                             [](const VariantRecord &, const VariantRecord &) { return false; },
-                             [&] { return text(p.batch()) + " sequences"; }};
+    const DeviceNeeds of_sum{ops::capture_sum, DType::f32, [&] { return text(p.batch()) + " sequences"; }};
     return choose_on_device(state, of_sum, {}, chosen.slope_sum);
 }
 

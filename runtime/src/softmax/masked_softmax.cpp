@@ -55,9 +55,11 @@ Status run(Context::State &context, SoftmaxCall &c, const VariantRecord &variant
 Status run_on_device(Context::State &context, SoftmaxCall &c, std::string_view variant, Choice &choice) {
     constexpr std::int64_t warp_keys_at_most = 1024;  // longest row for which a warp is as quick as a block
     const bool is_long = c.out.extent[3] > warp_keys_at_most;
-    const DeviceNeeds needs{ops::masked_softmax, c.out.dtype, [](const VariantRecord &) { return true; },
-                            [=](const VariantRecord &a, const VariantRecord &) { return (a.shape_class == "long") == is_long; },
-                            [&] { return softmax_sizes_text(c.sizes()); }};
+    const DeviceNeeds needs{
+        .op = ops::masked_softmax,
+        .dtype = c.out.dtype,
+        .sizes = [&] { return softmax_sizes_text(c.sizes()); },
+        .order = [=](const Runnable &v) { return (v.record->shape_class == "long") == is_long ? 0.0 : 1.0; }};
     if (Status s = choose_on_device(context, needs, variant, choice); !s.ok()) return s;
     const bool has_lengths = c.lengths.given();
     if (!has_lengths) c.lengths = stand_in(c.scores, DType::i32, {c.out.extent[0], c.out.extent[2]});

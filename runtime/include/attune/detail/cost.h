@@ -13,4 +13,7 @@ namespace attune::detail {
 ATTUNE_API Status cost_terms(std::string_view variant, const SdpaProblem &, CostTerms &) noexcept;
 ATTUNE_API Status cost_terms(std::string_view variant, const ProductProblem &, CostTerms &) noexcept;
 
+// The coefficients of a variant in this program, or those of the rule. Error invalid_argument: there is no such variant.
+ATTUNE_API Status cost_coefficients(std::string_view variant, CostCoefficients &) noexcept;
+
 }  // namespace attune::detail
