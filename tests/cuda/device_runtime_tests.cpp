@@ -205,7 +205,11 @@ TEST_CASE("device: keys are split where queries are few and keys many", "[device
     // Neighbours change no bit: heads and batch entries do not count.
     other = few, other.query_heads = 4, other.key_heads = 1, other.batch = 1;
     CHECK(chosen(0.0f, other) == f32 + in_parts);
-    other.batch = 40, other.keys = 64;
+    other.batch = 40;
+    CHECK(chosen(0.0f, other) == f32 + in_parts);
+    other = few, other.batch = 1, other.query_heads = 160, other.key_heads = 40;
+    CHECK(chosen(0.0f, other) == f32 + in_parts);
+    other.keys = 64;
     CHECK(chosen(0.0f, other) == f32 + whole);
     other = few, other.head_dim = 50;
     CHECK(chosen(BFloat16(0), other) == "sdpa_bf16_dany_cuda80_as_ptx_split_dim64_scored");

@@ -191,6 +191,7 @@ TEST_CASE("device: gradients of packed batches by slopes and by sinks", "[device
     for (const auto &[c, slopes] : {std::pair(PackedCase{.queries = {0, 3}, .keys = {0, 0}}, of_each),
                                     {{.queries = {0, 0}, .keys = {0, 2}}, of_each},
                                     {{.queries = {0, 3}, .keys = {0, 0}}, shared},
+                                    {{.queries = {0, 0}, .keys = {0, 2}}, shared},
                                     {{.queries = {0, 0}, .keys = {0, 0}}, shared}}) {
         INFO(describe(c));
         PackedBackwardArrays<float> a(c, {.alibi_slopes = slopes});
@@ -199,7 +200,8 @@ TEST_CASE("device: gradients of packed batches by slopes and by sinks", "[device
         CHECK(defect(a, wanted) == "");
     }
     if (!(wanted & want_slopes)) return;
-    PackedBackwardArrays<float> empty({.queries = {}, .keys = {}}, {.alibi_slopes = shared});
+    PackedBackwardArrays<float> empty(
+        {.queries = {}, .keys = {}}, {.alibi_slopes = shared, .causal = Causal::offset, .offsets = {made.offsets.data(), {0}}});
     CHECK(run_there(context, empty, want_slopes).message() == "");
     CHECK(empty.grad_slopes.values() == std::vector<float>(4, 0));
 }

@@ -201,6 +201,13 @@ detail::CostTerms terms_of(const std::string &variant, const bench::Shape &shape
     return terms;
 }
 
+bench::Shape shape_of_choice(bench::Shape shape, Place place) {
+    if (place == Place::host || is_product(shape.op)) return shape;
+    shape.h = shape.h / shape.kv * detail::key_heads_of_device, shape.kv = detail::key_heads_of_device, shape.b = 1;
+    shape.causal = false, shape.window = {};
+    return shape;
+}
+
 namespace {
 
 double predicted_ns(const std::string &variant, const bench::Shape &shape) {
@@ -215,7 +222,8 @@ double predicted_ns(const std::string &variant, const bench::Shape &shape) {
 Planned planned_by_times(const bench::Shape &shape, Place place) {
     Planned p{{}, "", "least predicted time", "", {}};
     for (const std::string &variant : variants_for(shape, place))
-        p.candidates.push_back({variant, predicted_ns(variant, shape) / 1000, info_of(variant).cost_measured});
+        p.candidates.push_back(
+            {variant, predicted_ns(variant, shape_of_choice(shape, place)) / 1000, info_of(variant).cost_measured});
     std::stable_sort(p.candidates.begin(), p.candidates.end(),
                      [](const PlanCandidate &a, const PlanCandidate &b) { return a.predicted_us < b.predicted_us; });
     if (!p.candidates.empty()) p.variant = p.candidates.front().variant;

@@ -45,6 +45,10 @@ public:
     DeviceCall(const Device &device, Context &context, const bench::Shape &shape)
         : device_(device), context_(context), shape_(shape) {
         const bench::Shape &s = shape_;
+        const bench::Options &o = s.options;
+        if (o.mask || o.alibi || o.softcap || o.sinks || o.weights || !s.lengths.empty())
+            throw program::InputError(s.label(),
+                                      "calls on a device are timed with bias, dropout, causal masks and windows alone");
         if (s.op == "linear") {
             query_ = tensor({1, 1, s.b * s.q, s.d}), key_ = tensor({1, 1, s.dv, s.d}), out_ = tensor({1, 1, s.b * s.q, s.dv});
             return;
@@ -90,7 +94,7 @@ private:
         v.data = memory_.back().get(), v.place = Place::device;
         return v;
     }
-    // Numbers in (-2, 2): random bits of a sign and a significand, under the exponents of 1 and less.
+    // Magnitudes in [0.5, 2), of f16 below 1: random bits of sign and significand.
     std::vector<std::uint8_t> random_numbers(std::size_t elements) const {
         std::mt19937_64 random(1);
         std::vector<std::uint8_t> bytes;

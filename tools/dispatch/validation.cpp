@@ -39,13 +39,14 @@ std::string first_candidate(TimedMachine &machine, const bench::Shape &shape) {
 }
 
 // The variant of least predicted time on one thread, of those with a fit.
-std::string chosen_by(const Fits &fits, const ShapeTimes &times) {
+std::string chosen_by(const Fits &fits, const ShapeTimes &times, Place place) {
+    const bench::Shape of_choice = shape_of_choice(times.shape, place);
     std::string chosen;
     double least = 0;
     for (const auto &[variant, seconds] : times.seconds) {
         const auto f = fits.find(variant);
         if (f == fits.end() || !is_dispatched(variant, times.shape)) continue;
-        const double ns = predicted(f->second.cost, terms_of(variant, times.shape));
+        const double ns = predicted(f->second.cost, terms_of(variant, of_choice));
         if (chosen.empty() || ns < least) chosen = variant, least = ns;
     }
     return chosen;
@@ -63,7 +64,7 @@ Regrets validate(TimedMachine &machine, const std::vector<Measured> &measured) {
         const Fits fits = fits_of(others);
         for (std::size_t n = part; n < measured.size(); n += parts) {
             const ShapeTimes &times = measured[n].times;
-            const std::string fitted = chosen_by(fits, times), now = first_candidate(machine, times.shape);
+            const std::string fitted = chosen_by(fits, times, machine.place()), now = first_candidate(machine, times.shape);
             if (fitted.empty() || times.seconds.size() < 2) continue;
             r.fitted.push_back(times.seconds.at(fitted) / times.least());
             if (!times.seconds.contains(now)) continue;

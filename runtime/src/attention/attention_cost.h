@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The terms of attention's predicted time (dispatch/cost.h), for one batch entry.
 #pragma once
+#include "attune/detail/cost.h"
 #include "attune/sdpa.h"
 #include "dispatch/cost.h"
 
@@ -51,8 +52,7 @@ inline double predicted_ns(const SdpaProblem &problem, const Runnable &v) {
 // The same on a device, with the key heads of a small batch, which leave few of its multiprocessors idle. The band does not
 // count: tensors on the device may hold it.
 inline double predicted_device_ns(const SdpaProblem &problem, const Runnable &v) {
-    constexpr std::int64_t key_heads_of_a_batch = 32;
-    SdpaProblem p = entry_with_key_heads(problem, key_heads_of_a_batch);
+    SdpaProblem p = entry_with_key_heads(problem, detail::key_heads_of_device);
     p.causal = false, p.window_keys = 0;
     return predicted_ns(v, attention_terms(p, v));
 }

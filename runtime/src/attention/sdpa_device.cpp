@@ -94,20 +94,6 @@ bool is_aligned(const ConstView &v) {
     return all;
 }
 
-namespace {
-
-// Rows of a key head in all splits of the keys; the splits of a row are adjacent.
-std::int64_t split_rows(const SdpaProblem &p, std::int64_t split_keys) {
-    return p.query_heads / p.key_heads * p.queries * ceil_div(std::max(p.keys, std::int64_t(1)), split_keys);
-}
-// Whether the elements of all splits of an entry have places of 32 bits.
-bool splits_fit(const SdpaProblem &p, std::int64_t split_keys) {
-    return p.key_heads == 0 ||
-           split_rows(p, split_keys) * p.value_dim <= std::numeric_limits<std::int32_t>::max() / p.key_heads;
-}
-
-}  // namespace
-
 bool fits_on_device(const Runnable &runnable, const SdpaCall &c) {
     const SdpaProblem &p = c.sizes;
     const VariantRecord &v = *runnable.record;
@@ -116,23 +102,42 @@ bool fits_on_device(const Runnable &runnable, const SdpaCall &c) {
     const bool scales_differences = p.score == Score::dot_product && !c.user;
     if (v.kind_id == Kind::weights || (v.kind_id == Kind::training) != p.dropout || (c.device_pages && !reads_in_place(c, v)))
         return false;
-    if (runnable.split_keys > 0 && !splits_fit(p, runnable.split_keys)) return false;
     if (v.kind_id == Kind::plain && (p.scored || (scales_differences && !(c.scale > 0)))) return false;
     if (v.head_dim == 0) return std::max(p.head_dim, p.value_dim) <= runnable.channels;
     return v.head_dim == p.head_dim && v.head_dim == p.value_dim && is_aligned(c.query) && is_aligned(c.key) &&
            is_aligned(c.value);
 }
 
+namespace {
+// Whether rows of a key head are so few that a copy of their results for each split takes little memory.
+bool few_rows(const SdpaProblem &p) {
+    constexpr std::int64_t most_rows_in_splits = 256;
+    return rows_of_key_head(p) <= most_rows_in_splits;
+}
+}  // namespace
+
 DeviceNeeds needs_on_device(const SdpaCall &c) {
     return {.op = c.op,
             .dtype = c.sizes.dtype,
             .sizes = [&] { return "head sizes " + text(c.sizes.head_dim) + " and " + text(c.sizes.value_dim); },
-            .fits = [&](const Runnable &v) { return fits_on_device(v, c); },
+            .fits = [&](const Runnable &v) { return fits_on_device(v, c) && (v.split_keys == 0 || few_rows(c.sizes)); },
             .order = [&](const Runnable &v) { return predicted_device_ns(c.sizes, v); },
             .predicted = true};
 }
 
 namespace {
+
+// Rows of a key head in all splits of the keys; the splits of a row are adjacent.
+std::int64_t split_rows(const SdpaProblem &p, const VariantRecord &variant) {
+    const std::int64_t split_keys = parameter_of(variant, "split_keys", 1);
+    return rows_of_key_head(p) * ceil_div(std::max(p.keys, std::int64_t(1)), split_keys);
+}
+// Refused before any kernel of a call is queued.
+Status check_splits(const SdpaProblem &p, const VariantRecord &variant) {
+    if (!cuts_keys(variant) || split_rows(p, variant) * p.value_dim <= std::numeric_limits<std::int32_t>::max() / p.key_heads)
+        return {};
+    return unsupported("key", "too many queries and splits of the keys for " + std::string(variant.name));
+}
 
 Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecord &variant, const DeviceBands &bands) {
     const SdpaProblem &p = c.sizes;
@@ -143,7 +148,7 @@ Status run_kernel(Context::State &context, const SdpaCall &c, const VariantRecor
     const DeviceAttentionArguments inputs = attention_inputs(call, c, bands, form, captures.list());
     halide_buffer_t *state = nullptr, *sums = nullptr, *maxima = nullptr;
     if (cuts_keys(variant)) {
-        const std::int64_t of_head = split_rows(p, parameter_of(variant, "split_keys", 1));
+        const std::int64_t of_head = split_rows(p, variant);
         state = call.scratch_buffer({p.batch, p.key_heads, of_head, p.value_dim});
         sums = call.scratch_buffer({p.batch, p.key_heads, of_head}, p.value_dim);
         maxima = call.scratch_buffer({p.batch, p.key_heads, of_head}, p.value_dim);
@@ -198,7 +203,11 @@ Status choose_attention_on_device(const Context::State &context, const SdpaCall 
     const SdpaProblem &p = call.sizes;
     choice = {nullptr, "no queries"};
     if (p.batch == 0 || p.query_heads == 0 || p.queries == 0) return {};
-    if (Status s = choose_on_device(context, needs_on_device(call), variant, choice); !s.ok()) return s;
+    DeviceNeeds needs = needs_on_device(call);
+    if (!forced_variant(context, variant, call.op).name.empty())
+        needs.fits = [&](const Runnable &v) { return fits_on_device(v, call); };
+    if (Status s = choose_on_device(context, needs, variant, choice); !s.ok()) return s;
+    if (Status s = check_splits(p, *choice.variant); !s.ok()) return s;
     if (choice.variant->kind_id == Kind::plain) return {};
     return check_pairs("query", {p.batch, p.query_heads, p.queries, p.keys}, choice.variant->kind);
 }

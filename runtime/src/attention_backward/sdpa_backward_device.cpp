@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Gradients of attention of tensors on a device.
+#include "attention/attention_cost.h"
 #include "attention/sdpa_device_call.h"
 #include "attention_backward/sdpa_backward_call.h"
 #include "user_attention/user_call.h"
@@ -187,7 +188,11 @@ Status choose_backward_on_device(const Context::State &context, const BackwardCa
         return unsupported("gradients.alibi_slopes", "of no queries and keys is not computed on a device");
     }
     DeviceNeeds needs = needs_on_device(call.forward);
-    needs.predicted = false;  // times are those of the forward pass, which order the variants alike
+    // Times of the forward pass, and of one whose queries are the keys: gradients by key and value have tiles of keys.
+    SdpaProblem of_keys = p;
+    of_keys.queries = p.keys, of_keys.keys = p.queries;
+    needs.order = [&](const Runnable &v) { return predicted_device_ns(p, v) + predicted_device_ns(of_keys, v); };
+    needs.predicted = false;
     const bool aligned = is_aligned(call.forward.out) && is_aligned(call.grad_out);
     needs.fits = [&](const Runnable &v) { return fits_on_device(v, call.forward) && (v.record->head_dim == 0 || aligned); };
     if (Status s = choose_on_device(context, needs, variant, choice.tensors); !s.ok()) return s;

@@ -77,7 +77,7 @@ detail::CostCoefficients of_device_attention(const Runnable &v) {
     constexpr double launch = 4000, merge = 3000, byte = 1.76e-4, bytes_of_a_part = 8, score = 1.6e-4, start = 0.02;
     const bool matrices = v.record->schedule_id == Schedule::mma || v.record->schedule_id == Schedule::mma_split;
     const bool splits = v.split_keys > 0, single = v.record->dtype == DType::f32, any_size = v.record->head_dim == 0;
-    // A multiply-add, of all multiprocessors together; and how long a block waits for its own results, for a key and a channel.
+    // Nanoseconds of a multiply-add, all multiprocessors together; of a block's wait for its own results, a key and channel.
     double product = 0, wait = 0;
     if (matrices) {
         product = splits ? (single ? 6e-5 : 1.2e-5) : single ? 3.6e-5 : 5.1e-6;

@@ -112,7 +112,10 @@ Status varlen_backward_on_device(Context &context, const VarlenBackwardArguments
     // Gradients of slopes, (B, Hq): where sequences share them, terms of a sum in scratch, at least one. A rehearsal has no
     // scratch and queues no kernel, so that any address serves.
     const View &shared = gradients.alibi_slopes;
-    if (p.sums_slopes && p.sequences.empty()) add_sequence(p, {});
+    if (p.sums_slopes && p.sequences.empty()) {
+        add_sequence(p, {});
+        p.offsets = {};  // has no element for it
+    }
     const std::int64_t terms = p.sums_slopes ? static_cast<std::int64_t>(p.sequences.size()) : 0;
     const std::int64_t heads = p.rows.sizes.query_heads;
     const DeviceMemory of_slopes(state, static_cast<std::size_t>(terms * heads) * sizeof(float));

@@ -9,6 +9,9 @@
 
 namespace attune::detail {
 
+// Key heads of the entry for which attention's variant is chosen on a device: those of a small batch.
+constexpr std::int64_t key_heads_of_device = 32;
+
 // The terms of a call on one thread. Error invalid_argument: there is no such variant.
 ATTUNE_API Status cost_terms(std::string_view variant, const SdpaProblem &, CostTerms &) noexcept;
 ATTUNE_API Status cost_terms(std::string_view variant, const ProductProblem &, CostTerms &) noexcept;
