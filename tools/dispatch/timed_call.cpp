@@ -4,11 +4,9 @@
 #include "problems.h"
 #include "tools/error.h"
 #include "tools/tune/machine.h"
-#include <algorithm>
 #include <attune/additive.h>
 #include <attune/linear.h>
 #include <attune/sdpa.h>
-#include <random>
 #include <thread>
 #include <vector>
 
@@ -87,26 +85,19 @@ private:
     View tensor(std::initializer_list<std::int64_t> extents) {
         View v(static_cast<float *>(nullptr), extents);
         v.dtype = shape_.dtype;
-        std::size_t elements = 1;
-        for (const std::int64_t extent : extents) elements *= static_cast<std::size_t>(extent);
-        const std::size_t bytes = elements * static_cast<std::size_t>(size_of(v.dtype));
-        memory_.push_back(device_.memory(std::max<std::size_t>(bytes, 1), random_numbers(elements).data()));
+        auto bytes = static_cast<std::size_t>(size_of(v.dtype));
+        for (const std::int64_t extent : extents) bytes *= static_cast<std::size_t>(extent);
+        const bench::MappedArray values(bytes);
+        constexpr std::uint64_t seed = 1;
+        if (v.dtype == DType::bf16)
+            bench::fill<bench::BFloat16>(values, seed);
+        else if (v.dtype == DType::f16)
+            bench::fill<bench::Float16>(values, seed);
+        else
+            bench::fill<float>(values, seed);
+        memory_.push_back(device_.memory(bytes, values.as<char>()));
         v.data = memory_.back().get(), v.place = Place::device;
         return v;
-    }
-    // Magnitudes in [0.5, 2), of f16 below 1: random bits of sign and significand.
-    std::vector<std::uint8_t> random_numbers(std::size_t elements) const {
-        std::mt19937_64 random(1);
-        std::vector<std::uint8_t> bytes;
-        bytes.reserve(4 * elements);
-        for (std::size_t n = 0; n < elements; n++) {
-            const auto bits = static_cast<std::uint32_t>(random());
-            std::uint32_t word = (bits & 0x80ffffffu) | 0x3f000000u;
-            if (shape_.dtype == DType::f16) word = ((bits & 0x83ffu) | 0x3800u) << 16;
-            const int size = size_of(shape_.dtype);
-            for (int byte = 4 - size; byte < 4; byte++) bytes.push_back(static_cast<std::uint8_t>(word >> (8 * byte)));
-        }
-        return bytes;
     }
     static View rows(View v) {
         v.rank = 2;

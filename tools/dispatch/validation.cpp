@@ -38,7 +38,7 @@ std::string first_candidate(TimedMachine &machine, const bench::Shape &shape) {
     return plan.candidates.empty() ? "" : plan.candidates.front().variant;
 }
 
-// The variant of least predicted time on one thread, of those with a fit.
+// The variant of least predicted time among the variants with a fit: on a CPU for one thread.
 std::string chosen_by(const Fits &fits, const ShapeTimes &times, Place place) {
     const bench::Shape of_choice = shape_of_choice(times.shape, place);
     std::string chosen;

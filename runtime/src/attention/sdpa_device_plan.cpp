@@ -35,7 +35,7 @@ Status plan_on_device(Context::State &context, const SdpaProblem &p, Plan &plan)
             .reason = std::string(choice.reason),
             .workspace_bytes = bytes,
             .workspace_bytes_of_any_lengths = bytes};
-    if (choice.variant) plan.candidates = plan_candidates(predictions_on_device(needs_on_device(call)));
+    if (choice.variant && !choice.forced) plan.candidates = plan_candidates(predictions_on_device(needs_on_device(call)));
     return s;
 }
 

@@ -86,8 +86,8 @@ Status find_device(Context::State &, std::string_view name, std::string &instead
 // Checks that all given views are on the device, as `name` is.
 Status check_places(std::span<const NamedView>, std::string_view name);
 
-// Needs of a call for a device. The forced variant is chosen, else of those that fit the one of least `order`, and of equals
-// the one with the fewest options.
+// Requirements of a call for a device. The forced variant is chosen; otherwise, of the variants that fit, the variant of least
+// `order`, and of equal ones the variant with the fewest options.
 struct DeviceNeeds {
     Op op;
     DType dtype;
