@@ -87,6 +87,27 @@ TEST_CASE("regret: quantiles", "[dispatch]") {
     CHECK(quantiles_of({}).worst == 1);
 }
 
+TEST_CASE("regret: a variant is worth the time that calls take without it", "[dispatch]") {
+    const auto times = [](std::map<std::string, double> seconds) { return ShapeTimes{{}, std::move(seconds), 0}; };
+    // Dispatch, "", is no variant. A twin costs nothing alone; the only one of a shape has no other.
+    const auto worth = worth_of_variants({times({{"", 3}, {"wide", 1}, {"narrow", 4}, {"twin", 4}}),
+                                          times({{"", 2}, {"wide", 3}, {"narrow", 2.04}, {"twin", 2}}), times({{"alone", 5}})});
+    REQUIRE(worth.size() == 4);
+    CHECK(worth[0].variant == "narrow");
+    CHECK(worth[0].shapes == 2);
+    CHECK(worth[0].near == 1);
+    CHECK(worth[0].worst_loss == 1);
+    CHECK(worth[1].variant == "twin");
+    CHECK(worth[1].near == 1);
+    CHECK(worth[1].worst_loss == 2.04 / 2);
+    CHECK(worth[2].variant == "wide");
+    CHECK(worth[2].near == 1);
+    CHECK(worth[2].worst_loss == 4);
+    CHECK(std::abs(worth[2].loss - 2) < 1e-12);
+    CHECK(worth[3].variant == "alone");
+    CHECK(std::isinf(worth[3].worst_loss));
+}
+
 TEST_CASE("tune --dispatch: fits that choose alike replace nothing, and only a gain of more than 1 % does", "[dispatch]") {
     std::mt19937 random(500012);
     const auto regrets = [&](double gain, double noise) {

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
+#include <map>
 
 namespace attune::dispatch {
 namespace {
@@ -59,6 +61,19 @@ std::string chosen_for(TimedMachine &machine, const bench::Shape &shape) {
     return plan.variant + (plan.last.empty() ? "" : " + " + plan.last);
 }
 
+std::string table_of(const std::vector<VariantWorth> &variants) {
+    std::string text =
+        "\nVariants that are worth least. Loss without one: the time of the quickest other variant over that of the "
+        "quickest.\n\n"
+        "| variant | shapes | within 3 % of the quickest | loss without it | worst |\n|---|---:|---:|---:|---:|\n";
+    for (std::size_t n = 0; n < std::min<std::size_t>(variants.size(), 20); n++) {
+        const VariantWorth &v = variants[n];
+        text += "| " + v.variant + " | " + std::to_string(v.shapes) + " | " + std::to_string(v.near) + " | " +
+                program::formatted("%.3f", v.loss) + " | " + program::formatted("%.2f", v.worst_loss) + " |\n";
+    }
+    return text;
+}
+
 // Regrets in order, on a logarithmic axis.
 std::string picture_of(const std::vector<Regret> &sorted) {
     constexpr double width = 760, height = 320, left = 60, bottom = 280, top = 30;
@@ -87,6 +102,34 @@ Quantiles quantiles_of(std::vector<double> regrets) {
         return regrets[static_cast<std::size_t>(share * static_cast<double>(regrets.size() - 1))];
     };
     return {at(0.5), at(0.9), regrets.back()};
+}
+
+std::vector<VariantWorth> worth_of_variants(const std::vector<ShapeTimes> &shapes) {
+    constexpr double near = 1.03;
+    std::map<std::string, VariantWorth> worth;
+    for (const ShapeTimes &times : shapes) {
+        const double least = times.least();
+        for (const auto &[variant, seconds] : times.seconds) {
+            if (variant.empty()) continue;
+            double least_of_others = std::numeric_limits<double>::infinity();
+            for (const auto &[other, time] : times.seconds)
+                if (!other.empty() && other != variant) least_of_others = std::min(least_of_others, time);
+            const double loss = std::max(1.0, least_of_others / least);
+            VariantWorth &v = worth[variant];
+            v.variant = variant;
+            v.shapes++;
+            v.near += seconds <= near * least;
+            v.loss *= loss;
+            v.worst_loss = std::max(v.worst_loss, loss);
+        }
+    }
+    std::vector<VariantWorth> sorted;
+    for (auto &[variant, v] : worth) {
+        v.loss = std::pow(v.loss, 1.0 / v.shapes);
+        sorted.push_back(v);
+    }
+    std::stable_sort(sorted.begin(), sorted.end(), [](const auto &x, const auto &y) { return x.worst_loss < y.worst_loss; });
+    return sorted;
 }
 
 std::string compare_dispatch(const RegretArguments &a) {
@@ -125,7 +168,9 @@ std::string compare_dispatch(const RegretArguments &a) {
                 program::formatted("%.1f", 1e6 * r.times.seconds.at("")) + " | " + r.chosen + " | " + r.best + " | " +
                 program::formatted("%.1f", 1e6 * r.times.seconds.at(r.best)) + " |\n";
     }
-    return text;
+    std::vector<ShapeTimes> times;
+    for (Regret &r : all) times.push_back(std::move(r.times));
+    return text + table_of(worth_of_variants(times));
 }
 
 }  // namespace attune::dispatch

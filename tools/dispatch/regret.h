@@ -21,7 +21,18 @@ struct Quantiles {
 };
 Quantiles quantiles_of(std::vector<double> regrets);
 
-// A table of quantiles and of the worst shapes; throws InputError and MachineError.
+// Worth of a variant over shapes that were timed: a kernel whose absence costs nothing can be dropped, one at a time.
+struct VariantWorth {
+    std::string variant;
+    int shapes = 0;         // that it can compute
+    int near = 0;           // of these, where it is within 3 % of the quickest variant
+    double loss = 1;        // without it: the time of the quickest other variant over that of the quickest, geometric mean
+    double worst_loss = 1;  // at most; Inf where there is no other
+};
+// From the least worst loss to the most.
+std::vector<VariantWorth> worth_of_variants(const std::vector<ShapeTimes> &);
+
+// Tables of quantiles, of the worst shapes and of the variants that are worth least; throws InputError and MachineError.
 std::string compare_dispatch(const RegretArguments &);
 
 }  // namespace attune::dispatch
