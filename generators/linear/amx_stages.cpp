@@ -18,29 +18,46 @@ static Expr tile_along_depth(Stages &s, const LinearInputs &in, const LinearShap
     return min(s.c * steps + r.y, (in.depth - 1) / depth_of_tile);
 }
 
+// Pairs of the weight, with zeros behind the depth.
+static void lay_pairs(AmxStages &s, const LinearInputs &in, const LinearShape &shape) {
+    const Var e = s.e, n = s.n, k = s.k, h = s.h, b = s.b;
+    const Expr zero = bfloat16_t(0.0f), pairs = (in.depth + 1) / 2;
+    s.panel = Func("panel");
+    if (in.as_it_lies) {
+        s.panel(e, n, k, h, b) = select(k < pairs, in.weight(n, min(k, pairs - 1) * 2 + e, h, b), zero);
+        return;
+    }
+    auto weight = [&](Expr n, Expr k) {
+        return select(k < in.depth, in.weight(min(n, in.columns - 1), min(k, in.depth - 1), h, b), zero);
+    };
+    if (shape.block == 0) {
+        s.panel(e, n, k, h, b) = weight(n, k * 2 + e);
+        return;
+    }
+    s.transpose.emplace("transpose", shape.block, std::vector<Var>{},
+                        [&](Expr n, Expr k) { return pair_of(weight(n, k * 2), weight(n, k * 2 + 1)); });
+    s.panel(e, n, k, h, b) = element_of_pair((*s.transpose)(n, k, {}), e);
+}
+
 AmxStages linear_amx_stages(const LinearInputs &in, const LinearShape &shape, int depth_of_tile) {
     AmxStages s;
-    Var e = s.e, n = s.n, m = s.m, k = s.k, c = s.c, h = s.h, b = s.b;
+    Var n = s.n, m = s.m, k = s.k, c = s.c, h = s.h, b = s.b;
     const Expr zero = bfloat16_t(0.0f), last = in.depth - 1;
     s.x_rows = Func("x_rows");
     s.x_rows(k, m, h, b) = select(k < in.depth, element_of_row(s, in, min(k, last)), zero);
-    auto weight = [&](Expr n, Expr k) {
-        return select(k < in.depth, in.weight(min(n, in.columns - 1), min(k, last), h, b), zero);
-    };
-    s.panel = Func("panel");
-    if (shape.block) {
-        s.transpose.emplace("transpose", shape.block, std::vector<Var>{},
-                            [&](Expr n, Expr k) { return pair_of(weight(n, k * 2), weight(n, k * 2 + 1)); });
-        s.panel(e, n, k, h, b) = element_of_pair((*s.transpose)(n, k, {}), e);
-    } else {
-        s.panel(e, n, k, h, b) = weight(n, k * 2 + e);
-    }
-
     const Expr tile = tile_along_depth(s, in, shape, depth_of_tile), term = s.partial_k;
+    const Expr of_x = cast(shape.type, s.x_rows(tile * depth_of_tile + term, m, h, b));
+    const Expr e = term % 2, pair = tile * (depth_of_tile / 2) + term / 2;
     s.partial = Func("partial");
-    s.partial(n, m, c, h, b) = make_const(shape.type, 0);
-    s.partial(n, m, c, h, b) += cast(shape.type, s.x_rows(tile * depth_of_tile + term, m, h, b)) *
-                                cast(shape.type, s.panel(term % 2, n, tile * (depth_of_tile / 2) + term / 2, h, b));
+    if (in.pair_of_panel) {
+        const Var p = s.p;
+        s.partial(n, m, p, c, h, b) = make_const(shape.type, 0);
+        s.partial(n, m, p, c, h, b) += of_x * cast(shape.type, in.pair_of_panel(e, n, pair, p));
+    } else {
+        lay_pairs(s, in, shape);
+        s.partial(n, m, c, h, b) = make_const(shape.type, 0);
+        s.partial(n, m, c, h, b) += of_x * cast(shape.type, s.panel(e, n, pair, h, b));
+    }
     start_product(s, in, shape);
     add_partials(s, in, shape);
     add_output(s, in);

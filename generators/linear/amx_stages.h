@@ -5,10 +5,11 @@
 
 namespace attune {
 
-// The form with rows of x as the left factor and pairs of weights as the right one. Blocks are of pairs.
+// The form with rows of x as the left factor and pairs of weights as the right one. Blocks are of pairs. With pair_of_panel,
+// partial is (n, m, p, c, h, b), and n is a column of panel p.
 struct AmxStages : LinearSums {
     std::optional<BlockTranspose> transpose;  // with blocks
-    Halide::Func panel;                       // (e, n, k, h, b): pairs of the weight
+    Halide::Func panel;                       // (e, n, k, h, b): pairs of the weight; not defined with pair_of_panel
     Halide::Func x_rows;                      // (k, m, h, b): x, padded
     Halide::RVar partial_tile;                // partial_k is within a tile
 };

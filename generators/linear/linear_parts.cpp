@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "generators/linear/linear_parts.h"
+#include "generators/linear/packed_panels.h"
 #include "generators/math/narrowed.h"
+#include <algorithm>
 
 namespace attune {
 using namespace Halide;
@@ -31,8 +33,15 @@ void start_product(LinearSums &s, const LinearInputs &in, const LinearShape &sha
 }
 
 static void add_partial(LinearSums &s, const Expr &depth_block, const Expr &accumulator) {
+    const std::vector<Var> dims = s.partial.args();
+    const bool of_panels = std::any_of(dims.begin(), dims.end(), [&](const Var &v) { return v.same_as(s.p); });
     std::vector<Expr> at;
-    for (const Var &v : s.partial.args()) at.push_back(v.same_as(s.c) ? depth_block : v.same_as(s.u) ? accumulator : Expr(v));
+    for (const Var &v : dims)
+        at.push_back(v.same_as(s.c)                ? depth_block
+                     : v.same_as(s.u)              ? accumulator
+                     : v.same_as(s.p)              ? s.n / PackedPanels::columns
+                     : of_panels && v.same_as(s.n) ? s.n % PackedPanels::columns
+                                                   : Expr(v));
     s.product(s.n, s.m, s.h, s.b) += s.partial(at);
 }
 

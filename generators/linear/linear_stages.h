@@ -8,8 +8,8 @@
 // `depth_block`, and on no other shape, schedule or neighbour. Forms over pairs (PairSums) unroll k: the pairs of a depth block
 // go in turn to independent accumulators, each summed in the order of k, and a depth block's accumulators are added one by one.
 // Neighbouring pairs belong to different accumulators, so that a row may sum them side by side.
-// Loop names: n column of out, m row, k depth, u accumulator or interleaved depth block, c block of the depth, a interleaved
-// depth block of accumulators, h head, b batch. Layout innermost first.
+// Loop names: n column of out, m row, p panel of packed columns, k depth, u accumulator or interleaved depth block, c block of
+// the depth, a interleaved depth block of accumulators, h head, b batch. Layout innermost first.
 #pragma once
 #include "generators/math/transpose.h"
 #include <optional>
@@ -23,6 +23,9 @@ struct LinearInputs {
     // The weight has elements for every column of the last tile, and lies as the sums read it: along n, or in bf16 in pairs
     // along k; for linear_amx_weight_stages along k, where columns and depth fill whole AMX tiles.
     bool as_it_lies = false;
+    // Element e of pair k of a packed panel's column, which linear_amx_stages reads as it lies; only where the depth fills AMX
+    // tiles.
+    std::function<Halide::Expr(Halide::Expr e, Halide::Expr column, Halide::Expr k, Halide::Expr panel)> pair_of_panel;
     bool read_once = false;             // by few rows: weights along n are not packed or widened for others
     Halide::Func bias;                  // (n); not defined: none
     Halide::Expr rows, columns, depth;  // M, N, K
@@ -53,7 +56,7 @@ struct LinearSums {
     Halide::Func out;      // (n, m, h, b)
     Halide::RVar partial_k, product_depth_block;
 
-    Halide::Var a{"a"}, e{"e"}, n{"n"}, m{"m"}, k{"k"}, c{"c"}, t{"t"}, u{"u"}, h{"h"}, b{"b"};
+    Halide::Var a{"a"}, e{"e"}, n{"n"}, m{"m"}, p{"p"}, k{"k"}, c{"c"}, t{"t"}, u{"u"}, h{"h"}, b{"b"};
 };
 
 // Sums of bf16 pairs along the depth, which must be at least 2; partial is (n, m, u, c, h, b) for accumulator u.

@@ -37,7 +37,7 @@ public:
     GeneratorParam<bool> packed{"packed", false};                 // whether the weight is
 
     Input<Buffer<void, 4>> x{"x"};        // (k, m, h, b)
-    Input<Buffer<>> weight{"weight"};     // (k, n), or packed_panels.h
+    Input<Buffer<>> weight{"weight"};     // (k, n), or packed_panels.h; of whole tiles, panels follow each other along k
     Input<Buffer<void, 1>> bias{"bias"};  // (n), any stride
     Input<int> ahead{"ahead"};            // LinearInputs
     Input<int> task_tiles{"task_tiles"};  // PanelParameters
@@ -45,7 +45,7 @@ public:
 
     void configure() {
         x.set_type(dtype), weight.set_type(dtype), bias.set_type(dtype), out.set_type(dtype);
-        weight.set_dimensions(packed ? 3 : 2);
+        weight.set_dimensions(packed && full_tiles == 0 ? 3 : 2);
     }
 
     void generate() {
@@ -54,6 +54,11 @@ public:
         const attune::PackedPanels panels{dtype};
         in.weight = [=, this](Expr n, Expr k, Expr, Expr) { return packed ? weight(panels.place(n, k)) : weight(k, n); };
         in.as_it_lies = packed || full_tiles == 1;
+        if (packed && full_tiles == 1)
+            in.pair_of_panel = [this](Expr e, Expr column, Expr k, Expr panel) {
+                const Expr pairs = x.dim(0).extent() / 2, last = (bias.dim(0).extent() - 1) / attune::PackedPanels::columns;
+                return weight(column * 2 + e, min(panel, last) * pairs + k);  // tasks of some panels reach beyond the last one
+            };
         in.rows = x.dim(1).extent(), in.depth = x.dim(0).extent();
         in.columns = packed ? bias.dim(0).extent() : weight.dim(1).extent();
         in.ahead = ahead;
@@ -83,7 +88,9 @@ public:
         const attune::WeightPrefetch prefetch{weight, prefetch_depth, prefetch_runs == 1};
         std::visit([&](auto &stages) { attune::prefetch_weights(stages, out, passes, parameters, prefetch); }, form);
         attune::lower(get_pipeline(), passes, target);
-        if (packed && schedule_name != Schedule::root)
+        if (packed && full_tiles == 1)
+            attune::require_multiple("tile_columns", tile_columns, "a packed weight's panel", attune::PackedPanels::columns);
+        else if (packed && schedule_name != Schedule::root)
             attune::require_multiple("a packed weight's panel", attune::PackedPanels::columns, "tile_columns", tile_columns);
     }
 
@@ -119,7 +126,8 @@ private:
                         "accumulators are for bf16_dot, and for panels of bf16");
         attune::require(accumulators == 1 || in_bf16_dot || !for_few_rows || block == 0,
                         "accumulators of few rows by blocks are for bf16_dot");
-        attune::require(full_tiles == 0 || schedule_name == Schedule::amx_gemv, "full_tiles is for amx_gemv");
+        attune::require(full_tiles == 0 || schedule_name == Schedule::amx_gemv || (packed && schedule_name == Schedule::amx),
+                        "full_tiles is for amx_gemv, and for amx of packed weights");
     }
 
     void schedule_stages(attune::PanelStages &stages, const attune::PanelParameters &parameters) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Products of AMX tiles.
+#include "generators/linear/packed_panels.h"
 #include "lowering/require.h"
 #include "schedules/amx_tiles.h"
 #include "schedules/linear/linear_tasks.h"
@@ -28,16 +29,26 @@ void require_parameters(const AmxStages &s, const PanelParameters &parameters, i
 // Tiles of `columns` columns; of_tiles, of_rows and of_panel are the loops that compute them and lay their operands.
 void schedule_tiles(AmxStages &s, const LoopLevel &of_tiles, const LoopLevel &of_rows, const LoopLevel &of_panel, int columns,
                     const PanelParameters &parameters, int lanes) {
-    schedule_pair_panel(s, s.panel, s.transpose, of_panel, parameters, lanes);
     // A cache line more for each row: rows of an AMX tile a power of two apart would share few sets of L1.
-    s.panel.align_storage(s.n, parameters.tile_columns + side);
+    if (s.panel.defined()) {
+        schedule_pair_panel(s, s.panel, s.transpose, of_panel, parameters, lanes);
+        s.panel.align_storage(s.n, parameters.tile_columns + side);
+    }
     s.x_rows.align_storage(s.k, parameters.depth_block + amx_tile_depth);
     s.x_rows.compute_at(of_rows).vectorize(s.k, 2 * lanes, TailStrategy::RoundUp);
     Func tiles = s.partial.in(s.product);
-    tiles.compute_at(of_tiles).bound_extent(s.n, columns).bound_extent(s.m, parameters.tile_rows);
-    // Few columns have one row of tiles, which gains nothing by joining.
-    const int together = parameters.tile_rows == side ? 1 : 4;
-    schedule_amx_tiles(tiles, s.partial, {s.n, columns}, {s.m, parameters.tile_rows}, s.partial_k, s.partial_tile, together);
+    tiles.compute_at(of_tiles).bound_extent(s.m, parameters.tile_rows);
+    if (s.panel.defined()) {
+        // Few columns have one row of tiles, which gains nothing by joining.
+        const int together = parameters.tile_rows == side ? 1 : 4;
+        tiles.bound_extent(s.n, columns);
+        schedule_amx_tiles(tiles, s.partial, {s.n, columns}, {s.m, parameters.tile_rows}, s.partial_k, s.partial_tile,
+                           together);
+    } else {
+        constexpr int panel = PackedPanels::columns;
+        tiles.bound(s.n, 0, panel).bound_extent(s.p, columns / panel);
+        schedule_amx_tiles(tiles, s.partial, {s.n, panel}, {s.m, parameters.tile_rows}, s.partial_k, s.partial_tile);
+    }
 }
 
 // All rows of a task use a depth block of its weights before the next; a tile of rows is laid in L1 for all columns.

@@ -4,6 +4,7 @@
 #include "attention/sdpa_call.h"
 #include "dispatch/variant_table.h"
 #include "execution/halide_call.h"
+#include "layers/linear_call.h"
 #include "tests/amx/amx_machine.h"
 #include "tests/support/linear_case.h"
 #include "tests/support/sdpa_arrays.h"
@@ -28,6 +29,8 @@ int amx_linear_depth_in_cache_argv(void **);
 int amx_linear_rows16_argv(void **);
 int amx_linear_rows32_argv(void **);
 int amx_linear_packed_argv(void **);
+int amx_linear_packed_rows16_argv(void **);
+int amx_linear_packed_many_rows_argv(void **);
 }
 
 namespace {
@@ -82,13 +85,14 @@ template<class T> void check_sdpa(attune::Context &context, const SdpaCase &c, s
 
 attune::Status run(attune::Context &context, LinearArrays<BFloat16> &a, int threads, int (*kernel)(void **) = nullptr) {
     const attune::View x = a.x.view(), out = a.out.view();
-    const attune::ConstView weight = a.weight_view(context);
+    attune::ConstView weight = a.weight_view(context);
     const BFloat16 zero;
     const attune::ConstView bias = a.c.bias ? attune::ConstView(a.bias.view()) : attune::ConstView(&zero, {a.c.columns}, {0});
+    if (!kernel) kernel = a.c.packed ? amx_linear_packed_argv : amx_linear_many_rows_argv;
+    if (a.c.packed && kernel != amx_linear_packed_argv) weight = attune::as_one_matrix(weight);
     attune::HalideBuffer x_buffer(x), weight_buffer(weight), bias_buffer(bias), out_buffer(out);
     std::int32_t ahead = 0, task_tiles = 2;
     void *args[] = {nullptr, x_buffer.get(), weight_buffer.get(), bias_buffer.get(), &ahead, &task_tiles, out_buffer.get()};
-    if (!kernel) kernel = a.c.packed ? amx_linear_packed_argv : amx_linear_many_rows_argv;
     return call_kernel(state_of(context), kernel, args, threads);
 }
 
@@ -298,6 +302,12 @@ TEST_CASE("AMX tiles: linear layers of awkward sizes", "[amx]") {
         REQUIRE(run(context, whole, 2, amx_linear_rows32_argv).ok());
         CHECK(defect(whole) == "");
         CHECK(same_bits(many.out.values(), whole.out.values()));
+        for (const auto kernel : {amx_linear_packed_rows16_argv, amx_linear_packed_many_rows_argv}) {
+            LinearArrays<BFloat16> panels(c);
+            panels.c.packed = true;
+            REQUIRE(run(context, panels, 2, kernel).ok());
+            CHECK(same_bits(many.out.values(), panels.out.values()));
+        }
     }
     CHECK(machine.multiplied());
 }

@@ -33,11 +33,11 @@ Sizes awkward_sizes_of(const attune::VariantInfo &v) {
 
 std::int64_t round_up(std::int64_t n, int to) { return (n + to - 1) / to * to; }
 
-// Columns that a variant takes: classes of full tiles need columns that fill their tiles; with AMX tiles at least 32 columns,
-// and depths that fill the tiles.
+// Columns that a variant takes: classes of full tiles need columns that fill their tiles; with AMX tiles at least 32 columns
+// (any of a packed weight), and depths that fill the tiles.
 std::int64_t columns_for(const attune::VariantInfo &v, std::int64_t columns) {
-    if (!takes_full_tiles(v)) return columns;
-    return v.schedule == "amx_gemv" ? std::max<std::int64_t>(columns, 32) : round_up(columns, columns_of_full_tiles(v));
+    if (!takes_full_tiles(v) || v.op == linear_packed) return columns;
+    return takes_full_amx_tiles(v) ? std::max<std::int64_t>(columns, 32) : round_up(columns, columns_of_full_tiles(v));
 }
 // Least depth of variants for one row or few, which take weights in blocks. Class depth_in_cache of bf16_dot takes even depths
 // only.
@@ -46,7 +46,7 @@ bool takes_blocks(const attune::VariantInfo &v) { return v.op == "linear" && is_
 std::int64_t depth_for(const attune::VariantInfo &v, std::int64_t depth) {
     if (takes_blocks(v)) return std::max(depth, depth_of_row);
     if (v.schedule == "bf16_dot" && v.shape_class == "depth_in_cache") return round_up(depth, 2);
-    return takes_full_tiles(v) && v.schedule == "amx_gemv" ? round_up(depth, 32) : depth;
+    return takes_full_amx_tiles(v) ? round_up(depth, 32) : depth;
 }
 
 // Key of the order of sums: schedules with the same key give the same bits.
@@ -272,6 +272,36 @@ TEST_CASE("linear variants: what weights read as AMX tiles refuse, and what they
         CHECK(chosen(33, 33, 64) != v.name);
         CHECK(chosen(5, 31, 64) != v.name);
         CHECK(chosen(5, 33, 63) != v.name);
+    });
+}
+
+// Such a weight is a part of a larger array.
+TEST_CASE("linear_packed variants: panels that do not follow each other are no matrix of whole AMX tiles",
+          "[linear][per_variant]") {
+    attune::Context context(in_fenced_scratch());
+    for_each_variant("linear_packed", no_kind, [&](const attune::VariantInfo &v, auto zero) {
+        if (!takes_full_amx_tiles(v)) return;
+        using T = decltype(zero);
+        for (const std::int64_t rows : {1, 40}) {
+            LinearArrays<T> dense({.leading = {rows}, .columns = 200, .depth = 64, .packed = true}, false);
+            REQUIRE(dense.run(context, v.name).ok());
+            Array<T> apart({4, 33, 128});
+            std::fill_n(apart.data(), 4 * 33 * 128, T(std::numeric_limits<float>::quiet_NaN()));
+            const attune::ConstView packed = dense.packed.view();
+            for (std::int64_t panel = 0; panel < 4; panel++)
+                std::copy_n(static_cast<const T *>(packed.data) + panel * 32 * 128, 32 * 128, apart.data() + panel * 33 * 128);
+            const attune::ConstView weight(apart.data(), {4, 32, 128}, {33 * 128, 128, 1});
+            Array<T> out({rows, 200});
+            const attune::Status refused =
+                attune::linear(context, dense.x.view(), weight, dense.bias_view(), out.view(), {.variant = v.name});
+            CHECK(message_defect(refused.message(), "variant", {std::string(v.name), "panels"}) == "");
+            CHECK(out.untouched());
+            REQUIRE(attune::linear(context, dense.x.view(), weight, dense.bias_view(), out.view()).ok());
+            CHECK(context.last_variant().find("full_tiles") == std::string::npos);
+            CHECK(same_bits(out.values(), dense.out.values()));
+        }
+        const attune::Status deep = LinearArrays<T>({.leading = {5}, .depth = 33, .packed = true}, false).run(context, v.name);
+        CHECK(message_defect(deep.message(), "variant", {std::string(v.name), "32", "33"}) == "");
     });
 }
 

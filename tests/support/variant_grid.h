@@ -113,6 +113,10 @@ inline bool is_for_few_rows(const attune::VariantInfo &v) {
     return parameter_of(v, "tile_rows", 0) == 1 || parameter_of(v, "few_rows", 0) == 1;
 }
 inline bool takes_full_tiles(const attune::VariantInfo &v) { return v.shape_class.find("full_tile") != std::string_view::npos; }
+// Full AMX tiles: depths are multiples of 32, and unpacked weights have at least 32 columns.
+inline bool takes_full_amx_tiles(const attune::VariantInfo &v) {
+    return takes_full_tiles(v) && (v.schedule == "amx" || v.schedule == "amx_gemv");
+}
 inline int columns_of_full_tiles(const attune::VariantInfo &v) {
     return (v.dtype == attune::DType::f64 ? 32 : 64) * (v.shape_class == "rows1_full_tile_pairs" ? 2 : 1);
 }

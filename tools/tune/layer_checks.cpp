@@ -80,7 +80,7 @@ std::vector<LinearCase> awkward_products(const attune::VariantInfo &v, unsigned 
                        task = parameter("task_rows", 8), wide = parameter("tile_columns", 8), block = parameter("block", 4);
     // Classes of full tiles refuse columns that fill no such tiles, or for AMX tiles fewer than 32 columns and depths that fill
     // none.
-    const bool full = takes_full_tiles(v), in_tiles = full && v.schedule == "amx_gemv";
+    const bool full = takes_full_tiles(v), in_tiles = takes_full_amx_tiles(v);
     const std::int64_t filled = !full || in_tiles ? 1 : columns_of_full_tiles(v), deep = in_tiles ? 32 : 1;
     const auto round_up = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
     const auto columns = [&](std::int64_t n) { return in_tiles ? std::max<std::int64_t>(n, 32) : round_up(n, filled); };

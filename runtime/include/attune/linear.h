@@ -57,7 +57,9 @@ struct ProductProblem {
     std::string_view op = "linear";  // "linear", "linear_packed" or "batch_dot"
     DType dtype = DType::f32;
     std::int64_t entries = 1, rows = 1, columns = 1, depth = 1;
-    std::int64_t weight_stride = 0;  // elements from one row of the right factor to the next one; 0: dense rows
+    // Elements from one row of the right factor to the next one, 0: dense rows. Of a packed weight, from one panel to the next
+    // one, 0: panels that follow each other.
+    std::int64_t weight_stride = 0;
 };
 struct ProductPlan {
     std::string variant = {};                  // name of the variant that would run

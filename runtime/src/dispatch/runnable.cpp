@@ -104,13 +104,15 @@ const Lists &lists_of_plug_in(const Op &op) {
 
 }  // namespace
 
+bool takes_full_tiles(const VariantRecord &v) { return v.shape_class.find("full_tile") != std::string_view::npos; }
+
 Runnable runnable_of(const VariantRecord &v) {
     const auto parameter = [&](std::string_view name, int otherwise) { return parameter_of(v, name, otherwise); };
     Runnable r{};
     r.record = &v;
     r.on_device = !is_cpu_target(v.target);
     r.few_rows = parameter("tile_rows", 0) == 1 || parameter("few_rows", 0) == 1;
-    r.full_tiles = v.shape_class.find("full_tile") != std::string_view::npos;
+    r.full_tiles = takes_full_tiles(v);
     r.rank_k_update = parameter("update_depth", 0) > 0;
     r.tile_rows = parameter("tile_rows", v.tile_q), r.tile_columns = parameter("tile_columns", 1);
     r.block = parameter("depth_block", parameter("tile_depth", v.kv_block)), r.task_rows = parameter("task_rows", 1);

@@ -30,6 +30,8 @@ struct Runnable {
     detail::CostCoefficients cost;
 };
 Runnable runnable_of(const VariantRecord &);
+// Whether a kernel of products takes only sizes that fill its tiles: Runnable::full_tiles.
+bool takes_full_tiles(const VariantRecord &);
 
 // The variants that offer what a call needs: for each schedule and class the one of the most specific target, of the kind with
 // the fewest options, and for the head size of the call if there is one. Root schedules are listed only where there is nothing

@@ -24,6 +24,10 @@ Status check_rank(std::string_view name, int given, std::string_view other, int 
 Status check_packed_extents(std::string_view name, const ConstView &packed, std::int64_t columns, std::int64_t depth);
 
 constexpr int packed_rank = 3;
+// Whether the panels of a packed weight follow each other in memory; and such a weight as the matrix of all their rows, as
+// kernels of full AMX tiles read it.
+bool is_one_matrix(const ConstView &packed);
+ConstView as_one_matrix(ConstView packed);
 
 // A checked product, every view of rank 4 but the weight and bias of a layer.
 struct Product {

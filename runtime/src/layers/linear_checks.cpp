@@ -36,6 +36,17 @@ Status check_packed_extents(std::string_view name, const ConstView &packed, std:
                              name_of(packed.dtype));
 }
 
+bool is_one_matrix(const ConstView &packed) {
+    return packed.extent[0] == 1 || packed.stride[0] == packed.extent[1] * packed.stride[1];
+}
+
+ConstView as_one_matrix(ConstView packed) {
+    packed.rank = 2;
+    packed.extent[0] *= packed.extent[1], packed.extent[1] = packed.extent[2];
+    packed.stride[0] = packed.stride[1], packed.stride[1] = packed.stride[2];
+    return packed;
+}
+
 Status check_leading(const ConstView &v, std::string_view name, const ConstView &x, std::string_view x_name, int count) {
     for (int n = 0; n < count; n++)
         if (Status s = check_extent(name, "extent " + text(n), v.extent[n], x_name, x.extent[n]); !s.ok()) return s;

@@ -37,7 +37,7 @@ std::int64_t full_columns(const ProductProblem &p, const Runnable &v) {
 }
 
 // Conditions of a kernel on the sizes of a product.
-enum class Need { nothing, two_deep, block_deep, even_depth, whole_tiles_deep, tile_of_columns, whole_columns };
+enum class Need { nothing, two_deep, block_deep, even_depth, whole_tiles_deep, tile_of_columns, whole_columns, dense_panels };
 
 // The first need of a variant that the product does not meet.
 Need unmet_by(const ProductProblem &p, const Runnable &v) {
@@ -45,9 +45,10 @@ Need unmet_by(const ProductProblem &p, const Runnable &v) {
     if (p.op == "linear" && p.depth < block_depth && v.few_rows) return Need::block_deep;
     if (lacks_pair(p, v)) return Need::even_depth;
     if (!v.full_tiles) return Need::nothing;
-    if (v.record->schedule_id != Schedule::amx_gemv)
+    if (order_of(v.record->schedule_id) != Order::amx)
         return p.columns % full_columns(p, v) == 0 ? Need::nothing : Need::whole_columns;
     if (p.depth % amx_tile_depth != 0) return Need::whole_tiles_deep;
+    if (p.op == "linear_packed") return p.weight_stride == 0 ? Need::nothing : Need::dense_panels;
     return p.columns < amx_tile_columns ? Need::tile_of_columns : Need::nothing;
 }
 
@@ -61,6 +62,7 @@ std::string why_unfit(const ProductProblem &p, const Runnable &v) {
     case Need::whole_tiles_deep: return depth("a last extent of x that " + text(amx_tile_depth) + " divides");
     case Need::tile_of_columns: return "a first extent of weight from " + text(amx_tile_columns) + ", got " + text(p.columns);
     case Need::whole_columns: return "a last extent of x that " + text(full_columns(p, v)) + " divides, got " + text(p.columns);
+    case Need::dense_panels: return "a packed weight whose panels follow each other in memory";
     case Need::nothing: break;
     }
     return {};
@@ -124,7 +126,9 @@ ProductProblem problem_of(const Product &p) {
             .rows = p.x.extent[2],
             .columns = p.columns,
             .depth = p.depth,
-            .weight_stride = packed ? 0 : p.weight.stride[p.weight.rank - 2]};
+            .weight_stride = !packed                   ? p.weight.stride[p.weight.rank - 2]
+                             : is_one_matrix(p.weight) ? 0
+                                                       : p.weight.stride[0]};
 }
 
 Product columns_of(const Product &p, std::int64_t first, std::int64_t count) {

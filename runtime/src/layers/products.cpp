@@ -25,7 +25,8 @@ Status run_kernel(Context::State &context, const Product &p, const VariantRecord
                              parameter_of(variant, "task_rows", 1)};
     const auto task_tiles =
         static_cast<std::int32_t>(tiles_of_task(p.x.extent[0] * p.x.extent[1], p.x.extent[2], p.columns, tiles, threads));
-    HalideBuffer x(p.x), weight(p.weight), out(p.out);
+    const bool panels_in_one = p.weight.rank == packed_rank && takes_full_tiles(variant);
+    HalideBuffer x(p.x), weight(panels_in_one ? as_one_matrix(p.weight) : p.weight), out(p.out);
     if (p.op.id == OpId::batch_dot) {
         const BatchDotArguments arguments{.a = x.get(), .x = weight.get(), .task_tiles = task_tiles, .out = out.get()};
         return call_kernel(context, variant.kernel, arguments, threads);
