@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`attune tune --dispatch`: goes on after kill -9, replaces nothing without a gain, and notices a machine that is busy.
+"""`attune tune --dispatch`: goes on after kill -9, writes what the table says, and notices a machine that is busy.
 
 check_tune_dispatch.py PROGRAM BUILD. Where others load the machine, it writes nothing, and what a quiet one shows is skipped.
 """
@@ -60,14 +60,14 @@ with tempfile.TemporaryDirectory() as folder:
     assert before == after[:len(before)] and len(set(after)) == len(after), "a shape was measured twice"
     print(f"{len(before)} shapes before, {len(after)} after the last run")
 
-    # Coefficients that are linked in and choose as well stay.
-    measured_here = [v for v in variants if v["op"] == "linear_packed" and v["runs_here"] and v["schedule"] != "root"]
-    if all(v["cost_measured"] for v in measured_here):
-        assert "| kept: " in done.stdout, done.stdout
-        assert not os.path.exists(f"{folder}/out"), "coefficients were written without a gain"
-    else:
-        assert "written to linear_packed/costs/" in done.stdout, done.stdout
-        print("SKIPPED: nothing is measured on this target that could be kept")
+    # Coefficients stay, or are written and the table says so. Which of the two, the times of this machine decide: fit_tests.cpp
+    # has the decision itself, with made-up times.
+    kept = "| kept: " in done.stdout
+    assert kept != ("written to linear_packed/costs/" in done.stdout), done.stdout
+    assert os.path.exists(f"{folder}/out") != kept, done.stdout
+    measured = [v["cost_measured"] for v in variants
+                if v["op"] == "linear_packed" and v["runs_here"] and v["schedule"] != "root"]
+    assert not kept or all(measured), "coefficients by rule were kept"
 
     # All cores busy: times are not used.
     os.remove(log)
