@@ -169,9 +169,9 @@ class Attune:
         return self._call("linear", out, *map(tensor, (x, weight, bias, out)), keep=(x, weight, bias))
 
     def packed_weight(self, weight):
-        """f32 (N, K) as linear() takes it packed."""
-        columns, depth = weight.shape
-        packed = zeros((-(-columns // 64), depth, 64))
+        """f32 or bf16 (N, K) as linear() takes it packed."""
+        (columns, depth), pair = weight.shape, 2 if weight.dtype.itemsize == 2 else 1
+        packed = zeros((-(-columns // 64), -(-depth // pair), 64 * pair), weight.dtype)
         self._call("pack_linear_weight", packed, *map(tensor, (weight, packed)))()
         return packed
 

@@ -15,7 +15,7 @@ def cells():
     """(name, function that makes the cell)"""
     yield "multi-head B4 S512 E512 H8", make_multi_head
     yield "multi-head B4 S512 E512 H8, averaged weights", lambda a, p, n: make_multi_head(a, p, n, weights=True)
-    all_kinds, unpacked, f32 = ("", "packed", "bf16"), ("", "bf16"), ("",)
+    all_kinds, unpacked, f32 = ("", "packed", "bf16", "packed, bf16"), ("", "bf16"), ("",)
     for rows, inputs, outputs, kinds in ((2048, 512, 512, all_kinds), (512, 512, 2048, all_kinds), (512, 2048, 512, all_kinds),
                                          (1, 4096, 4096, all_kinds), (4, 4096, 4096, unpacked), (8, 4096, 4096, unpacked),
                                          (12, 4096, 4096, unpacked), (16, 4096, 4096, unpacked), (4, 512, 512, unpacked),
@@ -73,7 +73,8 @@ def onnx_multi_head(peers, x, heads, packed, packed_bias, w_out, out_bias):
 
 def make_linear(attune, peers, name, rows, inputs, outputs, kind):
     """Each on the same terms: a weight that every call takes as it is, or one that was packed beforehand by whoever can."""
-    packed, dtype = kind == "packed", element_type("bf16" if kind == "bf16" else "f32")
+    packed, of_type = kind.startswith("packed"), "bf16" if kind.endswith("bf16") else "f32"
+    dtype = element_type(of_type)
     if dtype is None:
         raise ImportError("the package ml_dtypes, for NumPy's bfloat16")
     random = np.random.default_rng(1)
@@ -89,14 +90,14 @@ def make_linear(attune, peers, name, rows, inputs, outputs, kind):
         programs["torch"] = lambda: peers.torch.nn.functional.linear(*given)
     if peers.torch and packed:
         programs |= torch_packed(peers, rows, *peers.tensors(x, weight, bias))
-    if peers.ort and kind != "bf16":
+    if peers.ort and of_type == "f32":
         weights = {"w": weight, "b": bias}
         node = ("Gemm", ["x", "w", "b"], ["out"], {"transB": 1})
         programs["onnxruntime"] = (peers.graph([node], {"x": x}, out(), weights) if packed
                                    else peers.graph([node], {"x": x} | weights, out()))
     return Cell(name, programs, lambda real: reference.linear(real, x, weight, bias), work=2.0 * rows * inputs * outputs,
-                own=(bound,) if bound else (), bound=bound, peak=attune.peak_of(kind or "f32"),
-                epsilon=2.0**-7 if kind == "bf16" else float(np.finfo(np.float32).eps) * 8,
+                own=(bound,) if bound else (), bound=bound, peak=attune.peak_of(of_type),
+                epsilon=2.0**-7 if of_type == "bf16" else float(np.finfo(np.float32).eps) * 8,
                 note="The weight is packed beforehand by all: to onnxruntime it is a constant of the graph" if packed else
                      "The weight is an argument of every call to all: to onnxruntime an input of the graph")
 
@@ -107,7 +108,7 @@ def torch_packed(peers, rows, x, weight, bias):
     if hasattr(ops.mkldnn, "_reorder_linear_weight"):
         onednn = ops.mkldnn._reorder_linear_weight(weight, rows)
         made["torch oneDNN"] = lambda: ops.mkldnn._linear_pointwise(x, onednn, bias, "none", [], "")
-    if hasattr(ops.mkl, "_mkl_reorder_linear_weight"):
+    if hasattr(ops.mkl, "_mkl_reorder_linear_weight") and x.dtype == peers.torch.float32:
         mkl = ops.mkl._mkl_reorder_linear_weight(weight, rows)
         made["torch MKL"] = lambda: ops.mkl._mkl_linear(x, mkl, weight, bias, rows)
     return made
