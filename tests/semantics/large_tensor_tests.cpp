@@ -3,6 +3,7 @@
 // together.
 #include "tests/support/catch.h"
 #include "tests/support/environment.h"
+#include "tests/support/linear_case.h"
 #include "tests/support/small_calls.h"
 #include <limits>
 #include <memory>
@@ -148,6 +149,37 @@ TEST_CASE("large tensors: any view of any function with strides of 2^31 - 1 elem
     }
     INFO(counts.taken << " taken, " << counts.other_layout << " of a layout that is refused near by, too");
     CHECK(counts.taken > 300);
+}
+
+// Kernels of AMX, which index with 32 bits, take such products in parts.
+TEST_CASE("large tensors: linear layers of bf16 with strides of 2^31 - 1 elements", "[linear][large]") {
+    if (is_emulated() || !Addresses(std::int64_t(1) << 42).found()) {
+        WARN("SKIPPED: layers of bf16 with strides of 2^31 - 1 elements, which take 4 TiB of addresses");
+        return;
+    }
+    attune::Context context({.threads = 2});
+    for (const bool packed : {false, true})
+        for (const std::int64_t depth : {64, 67}) {
+            LinearArrays<BFloat16> a({.leading = {3, 5}, .columns = 200, .depth = depth, .bias = true, .packed = packed});
+            ConstView x = a.x.view(), weight = a.weight_view(context);
+            View out = a.out.view();
+            const auto run = [&] { return attune::linear(context, x, weight, a.bias_view(), out); };
+            REQUIRE(run().ok());
+            const std::vector<BFloat16> expected = a.out.values();
+            const auto check_far = [&](auto &view, int dimension) {
+                INFO(describe(a.c) << ", dimension " << dimension << " of a view of rank " << view.rank);
+                {
+                    const FarApart apart(view, dimension, most_stride);
+                    REQUIRE(apart.found());
+                    const attune::Status status = run();
+                    INFO(status.message());
+                    REQUIRE(status.ok());
+                }
+                CHECK(same_bits(a.out.values(), expected));
+            };
+            for (const int dimension : {0, 1}) check_far(x, dimension), check_far(out, dimension);
+            check_far(weight, 0);
+        }
 }
 
 TEST_CASE("large tensors: pages of a pool of 3 * 10^9 elements", "[paged][large]") {

@@ -134,7 +134,9 @@ ProductProblem problem_of(const Product &p) {
 Product columns_of(const Product &p, std::int64_t first, std::int64_t count) {
     Product part = p;
     part.columns = count;
-    part.weight = part_of(p.weight, p.op.id == OpId::batch_dot ? 3 : 0, first, count);
+    const bool packed = p.weight.rank == packed_rank;
+    const std::int64_t of_place = packed ? packed_columns : 1;
+    part.weight = part_of(p.weight, p.op.id == OpId::batch_dot ? 3 : 0, first / of_place, ceil_div(count, of_place));
     if (p.bias.given()) part.bias = part_of(p.bias, 0, first, count);
     part.out = part_of(p.out, 3, first, count);
     return part;

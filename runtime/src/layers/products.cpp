@@ -61,11 +61,56 @@ Product as_one_row(const Product &p) {
     return row;
 }
 
+bool has_32_bit_places(const Product &p) {
+    return attune::has_32_bit_places(p.x) && attune::has_32_bit_places(p.weight) && attune::has_32_bit_places(p.out);
+}
+
+// Rows of a layer, or entries of a dimension before the rows.
+Product entries_of(const Product &p, int dimension, std::int64_t first, std::int64_t count) {
+    Product part = p;
+    part.x = part_of(p.x, dimension, first, count), part.out = part_of(p.out, dimension, first, count);
+    return part;
+}
+
+bool takes_amx(const ProductChoice &choice) {
+    const auto of_amx = [](const VariantRecord *v) {
+        return v && (v->schedule_id == Schedule::amx || v->schedule_id == Schedule::amx_gemv);
+    };
+    return of_amx(choice.variants.variant) || of_amx(choice.variants.of_last);
+}
+
 Status run_kernels(Context::State &context, const Product &p, const ProductChoice &choice) {
     const std::int64_t first = choice.first_columns;
     if (first == p.columns) return run_kernel(context, p, *choice.variants.variant);
     if (Status s = run_kernel(context, columns_of(p, 0, first), *choice.variants.variant); !s.ok()) return s;
     return run_kernel(context, columns_of(p, first, p.columns - first), *choice.variants.of_last);
+}
+
+// Kernels of AMX index with 32 bits: larger products are cut in halves, by columns where the weight is too large, else by rows
+// or entries. A row keeps its bits; fewer columns may have another variant, of the same order of sums.
+Status run_in_parts(Context::State &context, const Product &p, const ProductChoice &choice) {
+    if (!takes_amx(choice) || has_32_bit_places(p)) return run_kernels(context, p, choice);
+    const bool by_columns = !attune::has_32_bit_places(p.weight);
+    const int dimension = std::max({0, 1, 2}, [&](int a, int b) { return p.x.extent[a] < p.x.extent[b]; });
+    const std::int64_t multiple = by_columns && p.weight.rank == packed_rank ? packed_columns : 1;
+    const std::int64_t extent = by_columns ? p.columns : p.x.extent[dimension];
+    const std::int64_t half = ceil_div(ceil_div(extent, 2), multiple) * multiple;
+    for (const auto &[first, count] : {std::pair(std::int64_t(0), half), {half, extent - half}}) {
+        const Product part = by_columns ? columns_of(p, first, count) : entries_of(p, dimension, first, count);
+        ProductChoice of_part = choice;
+        if (by_columns)
+            if (Status s = choose_for(p.op, problem_of(part), {}, of_part); !s.ok()) return s;
+        if (Status s = run_in_parts(context, part, of_part); !s.ok()) return s;
+    }
+    return {};
+}
+
+// Refuses weights that no part of which kernels of AMX can index, or not the variant that is asked for.
+Status check_parts(const Product &p, bool forced) {
+    ConstView least = p.weight;
+    if (!forced) least.extent[0] = 1;
+    const NamedView places[] = {{"weight", least}};
+    return check_32_bit_places(places, kernels_of_amx);
 }
 
 }  // namespace
@@ -79,13 +124,7 @@ Status choose_product(const Context::State &context, std::string_view variant, P
     const Forced forced = forced_variant(context, variant, call.given.op);
     call.computed = forced.name.empty() && is_one_column(call.given) ? as_one_row(call.given) : call.given;
     if (Status s = choose_for(call.computed.op, problem_of(call.computed), forced, call.choice); !s.ok()) return s;
-    const auto of_amx = [](const VariantRecord *v) {
-        return v && (v->schedule_id == Schedule::amx || v->schedule_id == Schedule::amx_gemv);
-    };
-    if (!of_amx(call.choice.variants.variant) && !of_amx(call.choice.variants.of_last)) return {};
-    const Product &p = call.given;
-    const NamedView places[] = {{"x", p.x}, {"weight", p.weight}, {"out", p.out}};
-    return check_32_bit_places(places, kernels_of_amx);
+    return takes_amx(call.choice) ? check_parts(call.computed, !forced.name.empty()) : Status();
 }
 
 Status run_product(Context::State &context, const ProductCall &call, CallStart start, std::string_view why_here) {
@@ -97,7 +136,7 @@ Status run_product(Context::State &context, const ProductCall &call, CallStart s
     } else if (p.depth == 0) {
         fill_zeros(p.out);
         choice = {nullptr, "sums of nothing"};
-    } else if (Status s = run_kernels(context, call.computed, call.choice); !s.ok()) {
+    } else if (Status s = run_in_parts(context, call.computed, call.choice); !s.ok()) {
         return s;
     }
     if (!why_here.empty()) choice.reason = why_here;
