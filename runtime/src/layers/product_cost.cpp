@@ -87,13 +87,18 @@ CostTerms product_terms(const ProductProblem &p, const Runnable &v) {
             beyond(shared_cache_bytes, row_tasks)};
 }
 
+ProductTiles product_tiles(const VariantRecord &v, std::int64_t rows, std::int64_t columns, std::int64_t task_rows) {
+    const bool packs_for_amx = v.schedule_id == Schedule::amx && !takes_full_tiles(v);
+    return {rows, columns, task_rows, packs_for_amx ? 256 : 64};
+}
+
 std::int64_t tiles_of_task(std::int64_t entries, std::int64_t rows, std::int64_t columns, const ProductTiles &of, int threads) {
-    constexpr std::int64_t tasks_of_a_thread = 4, rows_at_least = 64;
+    constexpr std::int64_t tasks_of_a_thread = 4;
     if (threads == 1) return std::numeric_limits<std::int32_t>::max();
     const std::int64_t most = std::max(of.task_rows / of.rows, std::int64_t(1));
     const std::int64_t tiles = ceil_div(rows, of.rows), others = entries * ceil_div(columns, of.columns);
     const std::int64_t wanted = ceil_div(threads * tasks_of_a_thread, others);
-    const std::int64_t at_least = std::min(ceil_div(rows_at_least, of.rows), most);
+    const std::int64_t at_least = std::min(ceil_div(of.rows_at_least, of.rows), most);
     const std::int64_t tasks = ceil_div(tiles, std::clamp(ceil_div(tiles, wanted), at_least, most));
     return ceil_div(tiles, tasks);
 }
@@ -101,7 +106,7 @@ std::int64_t tiles_of_task(std::int64_t entries, std::int64_t rows, std::int64_t
 Sharing product_sharing(const ProductProblem &p, const Runnable &v) {
     constexpr double fork_ns = 1400;  // of two threads of a Zen 5
     if (work_of(p) < work_of_two_threads) return {};
-    const ProductTiles tiles{v.tile_rows, v.tile_columns, v.task_rows};
+    const ProductTiles tiles = product_tiles(*v.record, v.tile_rows, v.tile_columns, v.task_rows);
     const std::int64_t of_task = v.rank_k_update ? 1 : tiles_of_task(p.entries, p.rows, p.columns, tiles, 2);
     const std::int64_t row_tasks = ceil_div(ceil_div(p.rows, v.tile_rows), of_task);
     return sharing_of(static_cast<double>(p.entries * ceil_div(p.columns, v.tile_columns) * row_tasks), fork_ns);

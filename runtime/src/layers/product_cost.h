@@ -31,12 +31,13 @@ inline double predicted_ns(const ProductProblem &problem, const Runnable &v) {
     return product_sharing(p, v).time_ns(predicted_ns(v, product_terms(p, v)));
 }
 
-// The sizes of a variant's tiles and tasks.
+// The sizes of a variant's tiles and tasks, and the rows that a task has at least: packing weights for a task takes as long as
+// multiplying eight rows by them, or some fifty by AMX tiles.
 struct ProductTiles {
-    std::int64_t rows, columns, task_rows;
+    std::int64_t rows, columns, task_rows, rows_at_least;
 };
-// Tiles of rows that a task has at most, for a number of threads: each thread has some tasks, all nearly as long. Packing
-// weights for a task takes as long as multiplying eight rows by them.
+ProductTiles product_tiles(const VariantRecord &, std::int64_t rows, std::int64_t columns, std::int64_t task_rows);
+// Tiles of rows that a task has at most, for a number of threads: each thread has some tasks, all nearly as long.
 std::int64_t tiles_of_task(std::int64_t entries, std::int64_t rows, std::int64_t columns, const ProductTiles &, int threads);
 
 }  // namespace attune

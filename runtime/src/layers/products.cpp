@@ -21,8 +21,8 @@ std::int32_t elements_before_line(const ConstView &weight) {
 
 Status run_kernel(Context::State &context, const Product &p, const VariantRecord &variant) {
     const int threads = worthwhile_threads(work_of(problem_of(p)), context.threads);
-    const ProductTiles tiles{parameter_of(variant, "tile_rows", 1), parameter_of(variant, "tile_columns", 1),
-                             parameter_of(variant, "task_rows", 1)};
+    const ProductTiles tiles = product_tiles(variant, parameter_of(variant, "tile_rows", 1),
+                                             parameter_of(variant, "tile_columns", 1), parameter_of(variant, "task_rows", 1));
     const auto task_tiles =
         static_cast<std::int32_t>(tiles_of_task(p.x.extent[0] * p.x.extent[1], p.x.extent[2], p.columns, tiles, threads));
     const bool panels_in_one = p.weight.rank == packed_rank && takes_full_tiles(variant);
