@@ -119,13 +119,13 @@ std::vector<VariantWorth> worth_of_variants(const std::vector<ShapeTimes> &shape
             v.variant = variant;
             v.shapes++;
             v.near += seconds <= near * least;
-            v.loss *= loss;
+            v.loss += std::log(loss);
             v.worst_loss = std::max(v.worst_loss, loss);
         }
     }
     std::vector<VariantWorth> sorted;
     for (auto &[variant, v] : worth) {
-        v.loss = std::pow(v.loss, 1.0 / v.shapes);
+        v.loss = std::exp(v.loss / v.shapes);
         sorted.push_back(v);
     }
     std::stable_sort(sorted.begin(), sorted.end(), [](const auto &x, const auto &y) { return x.worst_loss < y.worst_loss; });

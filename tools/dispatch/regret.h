@@ -26,7 +26,7 @@ struct VariantWorth {
     std::string variant;
     int shapes = 0;         // that it can compute
     int near = 0;           // of these, where it is within 3 % of the quickest variant
-    double loss = 1;        // without it: the time of the quickest other variant over that of the quickest, geometric mean
+    double loss = 0;        // without it: the time of the quickest other variant over that of the quickest, geometric mean
     double worst_loss = 1;  // at most; Inf where there is no other
 };
 // From the least worst loss to the most.

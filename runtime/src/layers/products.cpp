@@ -105,7 +105,8 @@ Status run_in_parts(Context::State &context, const Product &p, const ProductChoi
     return {};
 }
 
-// Refuses weights that no part of which kernels of AMX can index, or not the variant that is asked for.
+// Refuses a weight with a column, or a panel, that kernels of AMX cannot index; where the variant is forced, a weight that they
+// cannot index as a whole.
 Status check_parts(const Product &p, bool forced) {
     ConstView least = p.weight;
     if (!forced) least.extent[0] = 1;
