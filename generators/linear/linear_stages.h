@@ -23,8 +23,8 @@ struct LinearInputs {
     // The weight has elements for every column of the last tile, and lies as the sums read it: along n, or in bf16 in pairs
     // along k; for linear_amx_weight_stages along k, where columns and depth fill whole AMX tiles.
     bool as_it_lies = false;
-    // Element e of pair k of a packed panel's column, which linear_amx_stages reads as it lies; only where the depth fills AMX
-    // tiles.
+    // Defined for a packed weight whose depth fills whole AMX tiles: element e of pair k, of a column of a panel. The form of
+    // linear_amx_stages then multiplies the panels in place.
     std::function<Halide::Expr(Halide::Expr e, Halide::Expr column, Halide::Expr k, Halide::Expr panel)> pair_of_panel;
     bool read_once = false;             // by few rows: weights along n are not packed or widened for others
     Halide::Func bias;                  // (n); not defined: none

@@ -30,25 +30,23 @@ void require_parameters(const AmxStages &s, const PanelParameters &parameters, i
 void schedule_tiles(AmxStages &s, const LoopLevel &of_tiles, const LoopLevel &of_rows, const LoopLevel &of_panel, int columns,
                     const PanelParameters &parameters, int lanes) {
     // A cache line more for each row: rows of an AMX tile a power of two apart would share few sets of L1.
-    if (s.panel.defined()) {
-        schedule_pair_panel(s, s.panel, s.transpose, of_panel, parameters, lanes);
-        s.panel.align_storage(s.n, parameters.tile_columns + side);
-    }
     s.x_rows.align_storage(s.k, parameters.depth_block + amx_tile_depth);
     s.x_rows.compute_at(of_rows).vectorize(s.k, 2 * lanes, TailStrategy::RoundUp);
     Func tiles = s.partial.in(s.product);
     tiles.compute_at(of_tiles).bound_extent(s.m, parameters.tile_rows);
+    // Four tiles of sums together; a single row of tiles over laid pairs gains nothing by that.
+    int lanes_of_tiles = columns, together = 4;
     if (s.panel.defined()) {
-        // Few columns have one row of tiles, which gains nothing by joining.
-        const int together = parameters.tile_rows == side ? 1 : 4;
+        schedule_pair_panel(s, s.panel, s.transpose, of_panel, parameters, lanes);
+        s.panel.align_storage(s.n, parameters.tile_columns + side);
         tiles.bound_extent(s.n, columns);
-        schedule_amx_tiles(tiles, s.partial, {s.n, columns}, {s.m, parameters.tile_rows}, s.partial_k, s.partial_tile,
-                           together);
+        if (parameters.tile_rows == side) together = 1;
     } else {
-        constexpr int panel = PackedPanels::columns;
-        tiles.bound(s.n, 0, panel).bound_extent(s.p, columns / panel);
-        schedule_amx_tiles(tiles, s.partial, {s.n, panel}, {s.m, parameters.tile_rows}, s.partial_k, s.partial_tile);
+        lanes_of_tiles = PackedPanels::columns;
+        tiles.bound(s.n, 0, lanes_of_tiles).bound_extent(s.p, columns / lanes_of_tiles);
     }
+    schedule_amx_tiles(tiles, s.partial, {s.n, lanes_of_tiles}, {s.m, parameters.tile_rows}, s.partial_k, s.partial_tile,
+                       together);
 }
 
 // All rows of a task use a depth block of its weights before the next; a tile of rows is laid in L1 for all columns.

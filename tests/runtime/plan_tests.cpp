@@ -34,8 +34,9 @@ template<typename T> std::pair<attune::Plan, std::size_t> plan_and_run(const Sdp
         const auto status = a.run(context);
         INFO(describe(c) << ' ' << status.message());
         CHECK(status.ok());
-        // An entry's variant is that of the rows it holds.
-        std::vector<std::string> planned{plan.variant};
+        // An entry's variant is that of the rows it holds: all, without lengths.
+        std::vector<std::string> planned;
+        if (c.valid_lens.empty()) planned.push_back(plan.variant);
         for (std::int64_t n = 0; n < (c.valid_lens.empty() ? 0 : c.batch); n++) {
             attune::Plan of_entry;
             CHECK(attune::plan_sdpa(context, problem_of(held_by(c, n), attune::dtype_of<T>()), of_entry).ok());

@@ -18,7 +18,7 @@ double lanes_of(const VariantRecord &v) {
 
 // Multiply-adds of f32 that take as long as one of a form.
 double multiply_add_of(const Runnable &v) {
-    const bool amx = v.record->schedule_id == Schedule::amx || v.record->schedule_id == Schedule::amx_gemv;
+    const bool amx = multiplies_amx_tiles(*v.record);
     if (v.record->schedule_id == Schedule::bf16_dot) return 0.5;
     if (!amx) return 1;
     // Two bf16 stand for an f16 and three for an f32, of which three and six products count.

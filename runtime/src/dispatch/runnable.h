@@ -30,6 +30,10 @@ struct Runnable {
     detail::CostCoefficients cost;
 };
 Runnable runnable_of(const VariantRecord &);
+// Whether a kernel of products multiplies by AMX tiles.
+inline bool multiplies_amx_tiles(const VariantRecord &v) {
+    return v.schedule_id == Schedule::amx || v.schedule_id == Schedule::amx_gemv;
+}
 // Whether a kernel of products takes only sizes that fill its tiles: Runnable::full_tiles.
 bool takes_full_tiles(const VariantRecord &);
 

@@ -24,7 +24,7 @@ Status check_rank(std::string_view name, int given, std::string_view other, int 
 Status check_packed_extents(std::string_view name, const ConstView &packed, std::int64_t columns, std::int64_t depth);
 
 constexpr int packed_rank = 3;
-constexpr std::int64_t packed_columns = 64;  // of a panel
+constexpr std::int64_t packed_columns = packed_weight_extents(DType::f32, 1, 1)[2];  // of a panel
 // Whether the panels of a packed weight follow each other in memory; and such a weight as the matrix of all their rows, as
 // kernels of full AMX tiles read it.
 bool is_one_matrix(const ConstView &packed);

@@ -73,9 +73,7 @@ Product entries_of(const Product &p, int dimension, std::int64_t first, std::int
 }
 
 bool takes_amx(const ProductChoice &choice) {
-    const auto of_amx = [](const VariantRecord *v) {
-        return v && (v->schedule_id == Schedule::amx || v->schedule_id == Schedule::amx_gemv);
-    };
+    const auto of_amx = [](const VariantRecord *v) { return v && multiplies_amx_tiles(*v); };
     return of_amx(choice.variants.variant) || of_amx(choice.variants.of_last);
 }
 
