@@ -44,14 +44,14 @@ KeysOfTiles causal_keys(const SdpaProblem &p, std::int64_t tile, std::int64_t ti
     return all;
 }
 
-// Keys that a tile may look at; the queries of a tile see windows beside one another.
-std::int64_t keys_of_a_tile(const SdpaProblem &p, std::int64_t tile) {
-    return p.window_keys > 0 ? std::min(p.keys, p.window_keys + std::min(tile, p.queries) - 1) : p.keys;
+// Keys that so many queries in a row may look at, whose windows lie beside one another.
+std::int64_t keys_of_queries(const SdpaProblem &p, std::int64_t queries) {
+    return p.window_keys > 0 ? std::min(p.keys, p.window_keys + std::min(queries, p.queries) - 1) : p.keys;
 }
 
 KeysOfTiles keys_of_tiles(const SdpaProblem &p, std::int64_t tile, std::int64_t tiles, std::int64_t block) {
     if (p.causal && p.window_keys == 0) return causal_keys(p, tile, tiles, block);
-    const std::int64_t keys = keys_of_a_tile(p, tile);
+    const std::int64_t keys = keys_of_queries(p, tile);
     const double all = static_cast<double>(tiles);
     return {all * static_cast<double>(keys), all * static_cast<double>(ceil_div(keys, block))};
 }
@@ -62,17 +62,17 @@ CostTerms terms_of_tiles(const SdpaProblem &p, const Runnable &v) {
     const KeysOfTiles seen = keys_of_tiles(p, v.tile_rows, tiles, v.block);
     const double of_heads = heads * static_cast<double>(tiles), scores = heads * seen.keys * tile;
     double tasks = of_heads;
-    if (v.record->schedule_id == Schedule::amx) tasks = static_cast<double>(p.key_heads) * static_cast<double>(p.keys) * width;
+    if (v.record->schedule_id == Schedule::amx)  // copies of the keys and values that a call looks at
+        tasks = static_cast<double>(p.key_heads) * static_cast<double>(keys_of_queries(p, p.queries)) * width;
     // A tile finds in a core's own cache the keys and values that the tile before it has left.
-    const double beyond = of_heads * std::max(bytes_of_head(p, keys_of_a_tile(p, v.tile_rows)) - own_cache_bytes / 2, 0.0);
+    const double beyond = of_heads * std::max(bytes_of_head(p, keys_of_queries(p, v.tile_rows)) - own_cache_bytes / 2, 0.0);
     return {1, tasks, of_heads * width, scores, scores * width, heads * seen.blocks * width, beyond};
 }
 
 CostTerms terms_of_blocks(const SdpaProblem &p, const Runnable &v) {
     const double key_heads = static_cast<double>(p.key_heads), width = width_of(p);
     const std::int64_t rows = rows_of_key_head(p), tiles = ceil_div(rows, v.tile_rows);
-    std::int64_t keys = p.keys;
-    if (p.window_keys > 0) keys = std::min(keys, p.window_keys + p.queries - 1);
+    const std::int64_t keys = keys_of_queries(p, p.queries);
     const double bytes = key_heads * bytes_of_head(p, keys);
     const double of_heads = key_heads * static_cast<double>(tiles),
                  scores = of_heads * static_cast<double>(v.tile_rows) * static_cast<double>(keys);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Kernels that a call runs: those of values and weights, a product of the weights instead, or none.
+#include "attention/call_in_band.h"
 #include "attention/gathered_rows.h"
 #include "attention/sdpa_call.h"
 #include "execution/halide_call.h"
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 
 namespace attune {
 namespace {
@@ -111,14 +113,21 @@ Status multiply_weights(Context &caller, const SdpaCall &call, const VariantReco
     return {};
 }
 
-Status run_values(Context::State &context, const SdpaCall &call, const Choice &choice) {
-    const bool in_place = reads_in_place(call, *choice.variant) && (!choice.of_last || reads_in_place(call, *choice.of_last));
-    if (call.row_shift.given() && !in_place)
-        return run_gathered(context, call, [&](const SdpaCall &part) { return run_values(context, part, choice); });
+// Runs the kernels of the values; of the last queries by another variant, where the choice has one.
+Status run_values_of_queries(Context::State &context, const SdpaCall &call, const Choice &choice) {
     if (!choice.of_last) return run_by_key_heads(context, call, *choice.variant);
     const std::int64_t queries = call.sizes.queries, first = queries - last_queries(*choice.variant, call.sizes).queries;
     if (Status s = run_by_key_heads(context, slice_queries(call, 0, first), *choice.variant); !s.ok()) return s;
     return run_by_key_heads(context, slice_queries(call, first, queries), *choice.of_last);
+}
+
+Status run_values(Context::State &context, const SdpaCall &call, const Choice &choice) {
+    const std::int64_t kv_block = choice.variant->kv_block;
+    const CallInBand in_band(call, choice.of_last ? std::lcm(kv_block, choice.of_last->kv_block) : kv_block);
+    const SdpaCall &part = in_band.call();
+    const bool in_place = reads_in_place(part, *choice.variant) && (!choice.of_last || reads_in_place(part, *choice.of_last));
+    if (!part.row_shift.given() || in_place) return run_values_of_queries(context, part, choice);
+    return run_gathered(context, part, [&](const SdpaCall &dense) { return run_values_of_queries(context, dense, choice); });
 }
 
 // Runs the kernels of a call with keys, with weights of each head where any are wanted.
