@@ -31,7 +31,7 @@ void schedule_tiles(AmxStages &s, const LoopLevel &of_tiles, const LoopLevel &of
                     const PanelParameters &parameters, int lanes) {
     // A cache line more for each row: rows of an AMX tile a power of two apart would share few sets of L1.
     s.x_rows.align_storage(s.k, parameters.depth_block + amx_tile_depth);
-    s.x_rows.compute_at(of_rows).vectorize(s.k, 2 * lanes, TailStrategy::RoundUp);
+    schedule_widened_rows(s, s.x_rows, of_rows, parameters, 2 * lanes);
     Func tiles = s.partial.in(s.product);
     tiles.compute_at(of_tiles).bound_extent(s.m, parameters.tile_rows);
     // Four tiles of sums together; a single row of tiles over laid pairs gains nothing by that.

@@ -179,7 +179,7 @@ void schedule_form(WidenedRowStages &s, Func out, const PanelParameters &paramet
     if (parameters.accumulators > 1)
         vectorize(in_lanes(s, s.partial.update(1), v).reorder(s.u, ni, s.m, s.rest_pair, interleaved_vector, no), s.rest_pair,
                   s.rest_group);
-    s.x_rows.compute_at(s.product, s.product_depth_block).vectorize(s.k, v.lanes, TailStrategy::RoundUp);
+    schedule_widened_rows(s, s.x_rows, LoopLevel(s.product, s.product_depth_block), parameters, v.lanes);
     s.x_rows.bound(s.e, 0, 2).bound_storage(s.k, parameters.depth_block / 2).reorder(s.e, s.k).unroll(s.e);
 }
 

@@ -83,7 +83,19 @@ void split_in_tiles(LinearSums &s, Stage product, const PanelParameters &paramet
 
 void vectorize_product(const LinearSums &s, Stage product, int lanes) { product.vectorize(s.n, lanes).unroll(s.n).unroll(mi); }
 
+void fill_tiles_of_rows(const LinearSums &s, Func of_rows, const PanelParameters &parameters) {
+    of_rows.align_bounds(s.m, parameters.tile_rows);
+}
+
+void schedule_widened_rows(const LinearSums &s, Func x_rows, const LoopLevel &at, const PanelParameters &parameters,
+                           int lanes) {
+    if (!x_rows.defined()) return;
+    fill_tiles_of_rows(s, x_rows, parameters);
+    x_rows.compute_at(at).vectorize(s.k, lanes, TailStrategy::RoundUp);
+}
+
 void schedule_sums_of_task(LinearSums &s, Func out, const PanelParameters &parameters, int lanes) {
+    fill_tiles_of_rows(s, s.product, parameters);
     lanes_are_columns(s, s.product.compute_at(out, task), parameters, lanes).unroll(s.n);
 }
 

@@ -42,6 +42,13 @@ void vectorize_product(const LinearSums &, Halide::Stage product, int lanes);
 // The last product of an odd depth, update `update` of product, in vectors of `columns` columns.
 void schedule_odd(PairSums &, int update, int columns);
 
+// Fills register tiles of rows: kernels multiply whole tiles, and where the padding of a tile was
+// whatever scratch held, among it subnormal numbers, an Intel core took 150 cycles for each of its products.
+void fill_tiles_of_rows(const LinearSums &, Halide::Func of_rows, const PanelParameters &);
+// x in the type of sums, where it has another type.
+void schedule_widened_rows(const LinearSums &, Halide::Func x_rows, const Halide::LoopLevel &at, const PanelParameters &,
+                           int lanes);
+
 // A partial sum in registers, of a register tile of `columns` columns.
 Halide::Func in_register_tile(const LinearSums &, Halide::Func partial, const Halide::LoopLevel &at, int columns,
                               const PanelParameters &);

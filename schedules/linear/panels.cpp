@@ -17,7 +17,7 @@ void schedule_micro_kernel(PanelStages &s, const LoopLevel &at, const PanelParam
 
 void schedule_operands(PanelStages &s, const LoopLevel &of_rows, const LoopLevel &of_panel, const PanelParameters &parameters,
                        int lanes) {
-    if (s.x_rows.defined()) s.x_rows.compute_at(of_rows).vectorize(s.k, lanes, TailStrategy::RoundUp);
+    schedule_widened_rows(s, s.x_rows, of_rows, parameters, lanes);
     if (s.panel.defined()) schedule_panel(s, s.panel, s.transpose, of_panel, parameters, lanes);
 }
 
@@ -112,7 +112,7 @@ void schedule_form(WidenedPanelStages &s, Func out, const PanelParameters &param
     const LoopLevel depth_block(s.product, s.product_depth_block);
     schedule_micro_kernel(s, one_row ? LoopLevel(s.product, mo) : LoopLevel(s.product, s.product_accumulator), parameters,
                           lanes);
-    s.x_rows.compute_at(depth_block).vectorize(s.k, lanes, TailStrategy::RoundUp);
+    schedule_widened_rows(s, s.x_rows, depth_block, parameters, lanes);
     // A block begins where its table does, also in a depth block that begins behind the last whole group of accumulators.
     if (s.transpose) s.panel.align_bounds(s.k, parameters.block);
     schedule_panel(s, s.panel, s.transpose, depth_block, parameters, lanes);

@@ -39,7 +39,7 @@ void schedule_form(RankKStages &s, Func out, const PanelParameters &parameters, 
     auto in_lanes = [&](Stage sums) { return sums.split(n, no, ni, lanes, TailStrategy::RoundUp).vectorize(ni); };
     in_lanes(s.partial.update(0)).reorder(ni, m, s.term, no, s.rank_k_update).unroll(s.term).unroll(m);
     in_lanes(s.partial.update(1)).reorder(ni, m, no, s.partial_k).unroll(m);
-    if (s.x_rows.defined()) s.x_rows.compute_at(out, task).vectorize(s.k, lanes, TailStrategy::RoundUp);
+    schedule_widened_rows(s, s.x_rows, LoopLevel(out, task), parameters, lanes);
 }
 
 }  // namespace attune

@@ -39,7 +39,7 @@ void schedule_blocks(const RowStages &s, Func partial, const std::vector<BlockSu
 void schedule_depth_blocks(RowStages &s, int columns, const PanelParameters &parameters, int lanes) {
     in_register_tile(s, s.partial, LoopLevel(s.product, mo), columns, parameters).vectorize(s.n, lanes).unroll(s.n).unroll(s.m);
     schedule_blocks(s, s.partial, s.block_sums, s.transpose, lanes);
-    if (s.x_rows.defined()) s.x_rows.compute_at(s.product, s.product_depth_block).vectorize(s.k, lanes, TailStrategy::RoundUp);
+    schedule_widened_rows(s, s.x_rows, LoopLevel(s.product, s.product_depth_block), parameters, lanes);
 }
 
 // The columns of some vectors of sums take a group of depth blocks before the next columns do: their rows of weights are no

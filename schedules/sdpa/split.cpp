@@ -61,7 +61,10 @@ void schedule_split(SdpaStages &s, Func out, const PrefillParameters &parameters
         // Blocks are of key_tile keys where some may be left out, else of sum_keys.
         const int sum_blocks = parameters.sum_keys == 0 ? 0 : stage == 1 ? parameters.sum_keys / parameters.key_tile : 1;
         schedule_kv_block(s, p, {packed, t}, {pv, dO}, stage == 1, lanes, one_task, sum_blocks);
-        if (p.wide_value.defined()) one_task(p.wide_value.compute_at(packed, t)).vectorize(d, lanes, TailStrategy::GuardWithIf);
+        if (p.wide_value.defined())
+            one_task(p.wide_value.compute_at(packed, t))
+                .align_bounds(d, parameters.channel_tile)
+                .vectorize(d, lanes, TailStrategy::GuardWithIf);
         stage++;
     }
 }

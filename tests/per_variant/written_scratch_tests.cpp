@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// Kernels compute with no scratch that they have not written.
+#include "tests/support/backward_grid.h"
+#include "tests/support/linear_case.h"
+#include "tests/support/sdpa_arrays.h"
+#include "tests/support/subnormal_scratch.h"
+#include "tests/support/variant_grid.h"
+
+using namespace attune_test;
+
+namespace {
+// Elements so large that no half is subnormal, nor a product.
+template<typename T, typename... Arrays> void keep_from_zero(Array<T> &first, Arrays &...others) {
+    first.each([](T &x) { x = std::abs(double(x)) < 0.01 ? T(0.01) : x; });
+    if constexpr (sizeof...(others) > 0) keep_from_zero(others...);
+}
+}  // namespace
+
+TEST_CASE("written scratch: products", "[linear][per_variant]") {
+    SubnormalScratch scratch;
+    attune::Context context(scratch.options());
+    for (const std::string_view op : {"linear", "linear_packed", "batch_dot"})
+        for_each_variant(op, no_kind, [&](const attune::VariantInfo &v, auto zero) {
+            const int tile = parameter_of(v, "tile_rows", 4), block = parameter_of(v, "depth_block", 256);
+            unsigned seed = 1;
+            for (const std::int64_t rows : {1, 3, tile + 1, 3 * tile - 1})
+                for (const std::int64_t depth : {32, block + 32}) {
+                    LinearCase c{.leading = {2, rows}, .columns = 2 * columns_of_full_tiles(v), .depth = depth, .seed = seed++};
+                    c.packed = op == "linear_packed";
+                    if (!takes_full_tiles(v)) c.columns += 3, c.depth += v.schedule == "bf16_dot" ? 2 : 1;
+                    LinearArrays<decltype(zero)> a(c, op == "batch_dot");
+                    keep_from_zero(a.x, a.weight, a.bias);
+                    INFO(describe(c));
+                    scratch.clear();
+                    REQUIRE(a.run(context, v.name).ok());
+                    CHECK(!scratch.seen());
+                }
+        });
+}
+
+// Without a causal mask: of a KV block that no query of a tile sees, tiles compute the scale, and use it nowhere.
+TEST_CASE("written scratch: attention", "[sdpa][per_variant]") {
+    SubnormalScratch scratch;
+    attune::Context context(scratch.options());
+    for_each_variant([&](const attune::VariantInfo &v, auto zero) {
+        for_each_small_case(v, 1, {2 * tile_of(v) - 1, 2 * kv_block_of(v) + 9}, [&](SdpaCase c) {
+            SdpaArrays<decltype(zero)> a(c);
+            keep_from_zero(a.query, a.key, a.value);
+            INFO(describe(c));
+            scratch.clear();
+            REQUIRE(a.run(context, v.name).ok());
+            CHECK(!scratch.seen());
+        });
+    });
+}
+
+TEST_CASE("written scratch: gradients of attention", "[sdpa_backward][per_variant]") {
+    SubnormalScratch scratch;
+    attune::Context context(scratch.options());
+    for_each_backward([&](const attune::VariantInfo &v, auto zero) {
+        // Known: root, which is never tuned, and f64 multiply padding that nothing has written.
+        if (v.schedule == "root" || v.dtype == attune::DType::f64) return;
+        for_each_small_case(v, 1, {2 * tile_of(v) - 1, 2 * kv_block_of(v) + 9}, [&](const SdpaCase &c) {
+            SdpaBackwardArrays<decltype(zero)> a({c});
+            keep_from_zero(a.forward.query, a.forward.key, a.forward.value, a.grad_out);
+            INFO(describe(c));
+            REQUIRE(a.run_forward(context).ok());
+            keep_from_zero(a.forward.out);
+            scratch.clear();
+            REQUIRE(a.run(context, v.name).ok());
+            CHECK(!scratch.seen());
+        });
+    });
+}
