@@ -68,7 +68,7 @@ Terms shares_of(const Terms &x, const std::vector<Sample> &samples) {
 
 }  // namespace
 
-Fit fit(const std::vector<Sample> &samples) {
+detail::CostCoefficients fit(const std::vector<Sample> &samples) {
     constexpr std::size_t most_coefficients = 6;
     constexpr double negligible = 1e-6;
     std::array<bool, size> used;
@@ -83,12 +83,15 @@ Fit fit(const std::vector<Sample> &samples) {
         if (std::count(used.begin(), used.end(), true) <= static_cast<std::ptrdiff_t>(most_coefficients)) break;
         used[static_cast<std::size_t>(std::min_element(shares.begin(), shares.end()) - shares.begin())] = false;
     }
-    Fit result;
+    detail::CostCoefficients cost{};
+    std::transform(x.begin(), x.end(), cost.begin(), [](double c) { return static_cast<float>(c); });
+    return cost;
+}
+
+double error_of(const detail::CostCoefficients &cost, const std::vector<Sample> &samples) {
     std::vector<double> errors;
-    for (const Sample &s : samples) errors.push_back(error_of(x, s));
-    result.error = tune::median(errors);
-    std::transform(x.begin(), x.end(), result.cost.begin(), [](double c) { return static_cast<float>(c); });
-    return result;
+    for (const Sample &s : samples) errors.push_back(std::abs(predicted(cost, s.terms) / s.ns - 1));
+    return tune::median(errors);
 }
 
 }  // namespace attune::dispatch

@@ -20,13 +20,16 @@ template<typename Coefficients> double predicted(const Coefficients &cost, const
 
 struct Fit {
     detail::CostCoefficients cost{};
-    double error = 0;  // median of |predicted / measured - 1|
+    double error = 0;  // error_of() the samples
 };
+
+// Median of |predicted / measured - 1|.
+double error_of(const detail::CostCoefficients &, const std::vector<Sample> &);
 
 // Coefficients, at most six and all >= 0, that minimise relative errors, those near the quickest variant's time counting most:
 // a variant that takes twice as long is not chosen, however wrong its prediction. Least squares whose weights are renewed by
 // the residuals, which comes near to least absolute errors, so that a disturbed sample moves little.
-Fit fit(const std::vector<Sample> &);
+detail::CostCoefficients fit(const std::vector<Sample> &);
 
 // min |A x - y| for x >= 0, of normal equations a = A^T A and b = A^T y: by coordinate descent.
 using Terms = detail::CostTerms;

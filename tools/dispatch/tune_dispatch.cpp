@@ -151,15 +151,15 @@ private:
             return "";
         }
         const std::vector<Measured> measured = measure(op, end);
-        const Fits fits = fits_of(measured);
-        const Regrets regrets = validate(machine_, measured);
+        const Fits fits = fits_of(measured, machine_.place());
+        const Regrets regrets = validate(measured, machine_.place());
         const auto words = [](const std::vector<double> &all) {
             const Quantiles q = quantiles_of(all);
             return all.empty() ? std::string("-")
                                : program::formatted("%.3f", q.median) + " / " + program::formatted("%.3f", q.ninth_decile) +
                                      " / " + program::formatted("%.2f", q.worst);
         };
-        std::string what = "kept: no better by more than 1 %";
+        std::string what = "kept: no better by more than 0.3 %";
         if (is_better(regrets) || !all_measured(fits)) what = a_.dry ? "not written" : write(op, measured, fits);
         return "| " + op + " | " + std::to_string(measured.size()) + " | " + std::to_string(fits.size()) + " | " +
                words(regrets.fitted) + " | " + words(regrets.now) + " | " + what + " |\n";

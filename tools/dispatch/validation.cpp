@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "validation.h"
 #include "problems.h"
+#include "refine.h"
+#include "tools/error.h"
 #include "tools/tune/decision.h"
 #include <algorithm>
 #include <cmath>
@@ -21,21 +23,48 @@ std::map<std::string, std::vector<Sample>> samples_of(const std::vector<Measured
     return samples;
 }
 
+// The choices among the variants with these numbers.
+std::vector<Contest> contests_of(const std::vector<Measured> &measured, Place place,
+                                 const std::map<std::string, std::size_t> &numbers) {
+    std::vector<Contest> contests;
+    for (const Measured &m : measured) {
+        Contest &contest = contests.emplace_back();
+        contest.weight = m.weight;
+        const bench::Shape of_choice = shape_of_choice(m.times.shape, place);
+        for (const auto &[variant, seconds] : m.times.seconds) {
+            const auto number = numbers.find(variant);
+            if (number == numbers.end() || !is_dispatched(variant, m.times.shape)) continue;
+            contest.candidates.push_back({number->second, terms_of(variant, of_choice), std::log(seconds / m.times.least())});
+        }
+    }
+    return contests;
+}
+
 }  // namespace
 
-Fits fits_of(const std::vector<Measured> &measured) {
+Fits fits_of(const std::vector<Measured> &measured, Place place) {
+    const std::map<std::string, std::vector<Sample>> samples = samples_of(measured);
+    std::map<std::string, std::size_t> numbers;
+    std::vector<detail::CostCoefficients> costs;
+    for (const auto &[variant, of_variant] : samples)
+        if (of_variant.size() >= least_shapes) numbers[variant] = costs.size(), costs.push_back(fit(of_variant));
+    refine(costs, contests_of(measured, place, numbers));
     Fits fits;
-    for (const auto &[variant, samples] : samples_of(measured))
-        if (samples.size() >= least_shapes) fits[variant] = fit(samples);
+    for (const auto &[variant, number] : numbers) fits[variant] = {costs[number], error_of(costs[number], samples.at(variant))};
     return fits;
 }
 
 namespace {
 
-// The variant of least predicted time in the library as it is linked; empty where nothing plans the op.
-std::string first_candidate(TimedMachine &machine, const bench::Shape &shape) {
-    const Planned plan = planned(machine.context(), shape, machine.place());
-    return plan.candidates.empty() ? "" : plan.candidates.front().variant;
+// The coefficients of the library as it is linked.
+Fits linked_costs(const std::vector<Measured> &measured) {
+    Fits linked;
+    for (const Measured &m : measured)
+        for (const auto &[variant, seconds] : m.times.seconds) {
+            const Status s = detail::cost_coefficients(variant, linked[variant].cost);
+            if (!s.ok()) throw program::MachineError(variant, s.message());
+        }
+    return linked;
 }
 
 // The variant of least predicted time among the variants with a fit: on a CPU for one thread.
@@ -54,20 +83,20 @@ std::string chosen_by(const Fits &fits, const ShapeTimes &times, Place place) {
 
 }  // namespace
 
-Regrets validate(TimedMachine &machine, const std::vector<Measured> &measured) {
+Regrets validate(const std::vector<Measured> &measured, Place place) {
+    const Fits linked = linked_costs(measured);
     constexpr std::size_t parts = 5;
     Regrets r;
     for (std::size_t part = 0; part < parts; part++) {
         std::vector<Measured> others;
         for (std::size_t n = 0; n < measured.size(); n++)
             if (n % parts != part) others.push_back(measured[n]);
-        const Fits fits = fits_of(others);
+        const Fits fits = fits_of(others, place);
         for (std::size_t n = part; n < measured.size(); n += parts) {
             const ShapeTimes &times = measured[n].times;
-            const std::string fitted = chosen_by(fits, times, machine.place()), now = first_candidate(machine, times.shape);
+            const std::string fitted = chosen_by(fits, times, place), now = chosen_by(linked, times, place);
             if (fitted.empty() || times.seconds.size() < 2) continue;
             r.fitted.push_back(times.seconds.at(fitted) / times.least());
-            if (!times.seconds.contains(now)) continue;
             r.now.push_back(times.seconds.at(now) / times.least());
             r.ratios.push_back(times.seconds.at(fitted) / times.seconds.at(now));
         }
@@ -76,10 +105,13 @@ Regrets validate(TimedMachine &machine, const std::vector<Measured> &measured) {
 }
 
 bool is_better(const Regrets &r) {
+    // Most shapes keep their variant: so much over all shapes is some per cent of those that change it.
+    constexpr double least_gain = 1.003, most_of_a_shape = 0.4;  // logarithm; beyond it times are disturbed as often as not
     constexpr std::size_t groups = 10;
     if (r.ratios.size() < 2 * groups) return false;
     std::vector<std::vector<double>> ratios(groups);
-    for (std::size_t n = 0; n < r.ratios.size(); n++) ratios[n % groups].push_back(std::log(r.ratios[n]));
+    for (std::size_t n = 0; n < r.ratios.size(); n++)
+        ratios[n % groups].push_back(std::clamp(std::log(r.ratios[n]), -most_of_a_shape, most_of_a_shape));
     // Most shapes have one ratio, 1: means, not medians, show the others.
     std::vector<std::vector<double>> means;
     for (const std::vector<double> &group : ratios) {
@@ -87,7 +119,7 @@ bool is_better(const Regrets &r) {
         for (const double x : group) sum += x;
         means.push_back({std::exp(sum / static_cast<double>(group.size()))});
     }
-    return tune::replaces(tune::gain_of(means));
+    return tune::gain_of(means).low > least_gain;
 }
 
 }  // namespace attune::dispatch

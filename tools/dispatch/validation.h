@@ -17,17 +17,17 @@ struct Measured {
 
 // The fits of the variants that enough shapes were measured for, by name.
 using Fits = std::map<std::string, Fit>;
-Fits fits_of(const std::vector<Measured> &);
+Fits fits_of(const std::vector<Measured> &, Place);
 
 // Times of choices over those of the quickest variants, of shapes that the fits have not seen.
 struct Regrets {
-    std::vector<double> fitted, now;  // of the fits' choice; of the choice of the library as it is linked
-    std::vector<double> ratios;       // time of the fits' choice over that of the library's
+    std::vector<double> fitted, now;  // of the fits' choice; of that by the coefficients of the linked library
+    std::vector<double> ratios;       // time of the fits' choice over that of the other
 };
 // Cross-validation: fits to four fifths of the shapes choose for the others.
-Regrets validate(TimedMachine &, const std::vector<Measured> &);
-// Whether the fits are better than the linked coefficients, by the rule of parameters (tools/tune/decision.h), groups of shapes
-// standing for processes: the interval of the gain lies above 1 %.
+Regrets validate(const std::vector<Measured> &, Place);
+// Whether the fits are better than the linked coefficients: as for parameters (tools/tune/decision.h), groups of shapes
+// standing for processes, but the interval of the gain lies above 0.3 %.
 bool is_better(const Regrets &);
 
 }  // namespace attune::dispatch

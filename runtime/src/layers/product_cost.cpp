@@ -55,9 +55,16 @@ CostTerms device_terms(const ProductProblem &p, const Runnable &v) {
             tiles * depth * static_cast<double>(v.tile_rows) * size};
 }
 
+// Tasks of some rows of each panel of columns.
+std::int64_t row_tasks_of(const ProductProblem &p, const Runnable &v, int threads) {
+    if (threads == 1) return ceil_div(p.rows, std::max(v.task_rows, v.tile_rows));
+    const ProductTiles tiles = product_tiles(*v.record, v.tile_rows, v.tile_columns, v.task_rows);
+    return ceil_div(ceil_div(p.rows, v.tile_rows), tiles_of_task(p.entries, p.rows, p.columns, tiles, threads));
+}
+
 }  // namespace
 
-CostTerms product_terms(const ProductProblem &p, const Runnable &v) {
+CostTerms product_terms(const ProductProblem &p, const Runnable &v, int threads) {
     if (v.on_device) return device_terms(p, v);
     const Counts n = counts_of(p, v);
     const double depth = static_cast<double>(p.depth), weights = n.columns * depth;
@@ -76,7 +83,7 @@ CostTerms product_terms(const ProductProblem &p, const Runnable &v) {
                 beyond(own_cache_bytes, n.tiles),
                 beyond(shared_cache_bytes, n.tiles)};
     }
-    const double row_tasks = static_cast<double>(ceil_div(p.rows, std::max(v.task_rows, v.tile_rows)));
+    const double row_tasks = static_cast<double>(row_tasks_of(p, v, threads));
     const double read = v.few_rows ? (rows_share_sets(p) ? n.tiles : 0) : row_tasks;
     return {1,
             n.entries * n.column_tiles * row_tasks,
@@ -105,10 +112,8 @@ std::int64_t tiles_of_task(std::int64_t entries, std::int64_t rows, std::int64_t
 
 Sharing product_sharing(const ProductProblem &p, const Runnable &v) {
     constexpr double fork_ns = 1400;  // of two threads of a Zen 5
-    if (work_of(p) < work_of_two_threads) return {};
-    const ProductTiles tiles = product_tiles(*v.record, v.tile_rows, v.tile_columns, v.task_rows);
-    const std::int64_t of_task = v.rank_k_update ? 1 : tiles_of_task(p.entries, p.rows, p.columns, tiles, 2);
-    const std::int64_t row_tasks = ceil_div(ceil_div(p.rows, v.tile_rows), of_task);
+    if (threads_worth(p) == 1) return {};
+    const std::int64_t row_tasks = v.rank_k_update ? ceil_div(p.rows, v.tile_rows) : row_tasks_of(p, v, 2);
     return sharing_of(static_cast<double>(p.entries * ceil_div(p.columns, v.tile_columns) * row_tasks), fork_ns);
 }
 

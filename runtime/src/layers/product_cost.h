@@ -13,13 +13,17 @@ namespace attune {
 // that come from beyond the first cache. Of kernels for a device:
 //   0 the call   1 turns over the depth of a tile   2 multiply-adds, padding included   3 tiles   4 turns of all tiles
 //   5 bytes of weights, as often as a tile reads them   6 the same of x
-CostTerms product_terms(const ProductProblem &, const Runnable &);
+// Two threads have more tasks than one, each of which packs its weights.
+CostTerms product_terms(const ProductProblem &, const Runnable &, int threads = 1);
 
 // Multiply-adds of a product, plus as many as it could make while it reads weights.
 inline double work_of(const ProductProblem &p) {
     const double weights = static_cast<double>(p.columns) * static_cast<double>(p.depth) * static_cast<double>(p.entries);
     return weights * std::max(static_cast<double>(p.rows), multiply_adds_of_a_read);
 }
+
+// Threads that are worth waking for a product, of two.
+inline int threads_worth(const ProductProblem &p) { return work_of(p) < work_of_two_threads ? 1 : 2; }
 
 // How two threads share a product.
 Sharing product_sharing(const ProductProblem &, const Runnable &);
@@ -28,7 +32,7 @@ Sharing product_sharing(const ProductProblem &, const Runnable &);
 inline double predicted_ns(const ProductProblem &problem, const Runnable &v) {
     ProductProblem p = problem;
     for (std::int64_t *size : {&p.entries, &p.rows, &p.columns, &p.depth}) *size = std::max(*size, std::int64_t(1));
-    return product_sharing(p, v).time_ns(predicted_ns(v, product_terms(p, v)));
+    return product_sharing(p, v).time_ns(predicted_ns(v, product_terms(p, v, threads_worth(p))));
 }
 
 // The sizes of a variant's tiles and tasks, and the rows that a task has at least: packing weights for a task takes as long as
