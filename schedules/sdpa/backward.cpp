@@ -153,6 +153,13 @@ void schedule_unit_rows(BackwardStages &s) {
         if (f->defined()) f->compute_root();
 }
 
+void schedule_rows_and_totals(BackwardStages &s, const BackwardParameters &parameters, int lanes) {
+    // Register tiles of gradients compute with all of their channels, which must not be what scratch held (linear_tasks.h).
+    const int width = parameters.channel_vectors * lanes;
+    for (Func f : {s.query_rows, s.grad_rows, s.key_rows, s.query_total, s.key_total, s.weight_total, s.value_total})
+        if (f.defined()) f.compute_root().align_bounds(s.d, width).vectorize(s.d, lanes, TailStrategy::RoundUp);
+}
+
 void schedule_key_columns(BackwardStages &s, const BackwardParameters &parameters, int lanes) {
     Var channel_block("channel_block"), channel("channel");
     for (auto [columns, blocks] : {std::pair(s.key_t, s.key_blocks), std::pair(s.value_t, s.value_blocks)}) {
@@ -232,8 +239,7 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
         if (f.name() != s.bias_out.name()) f.vectorize(d, lanes, TailStrategy::GuardWithIf);
     }
     // Rows as the sums read them, where they are not read in place.
-    for (Func f : {s.query_rows, s.grad_rows, s.key_rows})
-        if (f.defined()) f.compute_root().vectorize(d, lanes, TailStrategy::RoundUp);
+    schedule_rows_and_totals(s, parameters, lanes);
     schedule_key_columns(s, parameters, lanes);
     schedule_magnitudes(s, lanes);
     if (s.in_pairs)
@@ -254,8 +260,7 @@ void schedule_backward(BackwardStages &s, const std::vector<Func> &outputs, cons
     Func first = totals[0].total;
     for (const Total &x : totals) {
         Func total = x.total;
-        total.compute_root().bound(x.row, 0, x.row.same_as(r) ? parameters.kv_block : parameters.tile_q);
-        total.vectorize(d, lanes, TailStrategy::RoundUp);
+        total.bound(x.row, 0, x.row.same_as(r) ? parameters.kv_block : parameters.tile_q);
     }
     for (int stage = 0; stage < 2; stage++) {
         BackwardTile &p = stage == 0 ? s.full : s.partial;

@@ -50,6 +50,8 @@ void schedule_tile_sum(const BackwardStages &, const TileSum &, const Halide::Lo
                        int lanes);
 void schedule_rounding(const BackwardStages &, const BackwardTile &, const Halide::LoopLevel &tile, const BackwardParameters &,
                        int lanes);
+// Rows as the sums read them, where they are not read in place, and the sums of all tiles.
+void schedule_rows_and_totals(BackwardStages &, const BackwardParameters &, int lanes);
 // Transposed keys and values: in full before all others.
 void schedule_key_columns(BackwardStages &, const BackwardParameters &, int lanes);
 void schedule_magnitudes(BackwardStages &, int lanes);

@@ -14,11 +14,9 @@ void schedule_backward_terms(BackwardStages &s, const std::vector<Func> &outputs
     const Var r = s.r, t = s.t, q = s.q, u = s.u, d = s.d, h = s.h;
     Var dO("do"), di("di"), ro("ro"), ri("ri");
     for (Func f : outputs) f.compute_root().vectorize(d, lanes, TailStrategy::GuardWithIf);
-    for (Func f : {s.query_rows, s.grad_rows, s.key_rows}) f.compute_root().vectorize(d, lanes, TailStrategy::RoundUp);
+    schedule_rows_and_totals(s, parameters, lanes);
     schedule_key_columns(s, parameters, lanes);
     schedule_magnitudes(s, lanes);
-    for (Func f : {s.query_total, s.key_total, s.weight_total, s.value_total})
-        if (f.defined()) f.compute_root().vectorize(d, lanes, TailStrategy::RoundUp);
     s.query_total.bound(q, 0, parameters.tile_q);
     s.key_total.bound(r, 0, parameters.kv_block), s.value_total.bound(r, 0, parameters.kv_block);
     for (const bool full : {true, false}) {

@@ -58,9 +58,9 @@ TEST_CASE("written scratch: gradients of attention", "[sdpa_backward][per_varian
     SubnormalScratch scratch;
     attune::Context context(scratch.options());
     for_each_backward([&](const attune::VariantInfo &v, auto zero) {
-        // Known: root, which is never tuned, and f64 multiply padding that nothing has written.
-        if (v.schedule == "root" || v.dtype == attune::DType::f64) return;
-        for_each_small_case(v, 1, {2 * tile_of(v) - 1, 2 * kv_block_of(v) + 9}, [&](const SdpaCase &c) {
+        if (v.schedule == "root") return;  // which pads, and is never tuned
+        for_each_small_case(v, 1, {2 * tile_of(v) - 1, 2 * kv_block_of(v) + 9}, [&](SdpaCase c) {
+            if (v.head_dim == 0 && c.seed % 2) c.head_dim = c.value_dim = 40;
             SdpaBackwardArrays<decltype(zero)> a({c});
             keep_from_zero(a.forward.query, a.forward.key, a.forward.value, a.grad_out);
             INFO(describe(c));
