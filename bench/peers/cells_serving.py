@@ -244,11 +244,11 @@ def append(name, attune, peers):
     weight = normal(random, dim, dtype=dtype)
     order = random.permutation(pages).astype(np.int64)
     at = np.arange(rows)
-    slots = order[at // PAGE] * PAGE + at % PAGE
+    slots = aligned(order[at // PAGE] * PAGE + at % PAGE)
     angles = np.arange(positions)[:, None] * 10000.0 ** (-np.arange(dim // 2) / (dim // 2))
     cos, sin = (aligned(f(angles).astype(np.float32)) for f in (np.cos, np.sin))
     pool = lambda: (zeros((pages, PAGE, heads, dim), np.int8), zeros((pages, PAGE, heads)))
-    call = attune.append(key, value, slots, pool(), pool(), weight, cos, sin, (at + 100).astype(np.int32))
+    call = attune.append(key, value, slots, pool(), pool(), weight, cos, sin, aligned((at + 100).astype(np.int32)))
     # Read: rows of 16 bits; written: bytes and scales.
     moved = (key.nbytes + value.nbytes + 2 * rows * heads * (dim + 4)) // 2
     source, target = (zeros((moved,), np.uint8) for _ in range(2))
