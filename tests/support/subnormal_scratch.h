@@ -15,6 +15,11 @@ namespace attune_test {
 
 class SubnormalScratch {
 public:
+#if defined(__x86_64__)
+    static constexpr bool sees = true;
+#else
+    static constexpr bool sees = false;
+#endif
     // For one thread: flags are those of the calling one.
     attune::ContextOptions options() {
         return {.threads = 1, .scratch_bytes_per_thread = 0, .allocator = {allocate, release, this}};
