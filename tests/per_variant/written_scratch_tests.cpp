@@ -14,6 +14,13 @@ template<typename T, typename... Arrays> void keep_from_zero(Array<T> &first, Ar
     first.each([](T &x) { x = std::abs(double(x)) < 0.01 ? T(0.01) : x; });
     if constexpr (sizeof...(others) > 0) keep_from_zero(others...);
 }
+// Checks that a call computes with no element of scratch that it has not written.
+template<typename Run> void check_written(SubnormalScratch &scratch, const Run &run) {
+    scratch.clear();
+    REQUIRE(run().ok());
+    CHECK(!scratch.seen());
+}
+
 // Whether a test is to be skipped, which it names.
 bool skipped() {
     if (!SubnormalScratch::sees) WARN("SKIPPED: this architecture has no flag of subnormal operands");
@@ -51,9 +58,7 @@ TEST_CASE("written scratch: products", "[linear][per_variant]") {
                     LinearArrays<decltype(zero)> a(c, op == "batch_dot");
                     keep_from_zero(a.x, a.weight, a.bias);
                     INFO(describe(c));
-                    scratch.clear();
-                    REQUIRE(a.run(context, v.name).ok());
-                    CHECK(!scratch.seen());
+                    check_written(scratch, [&] { return a.run(context, v.name); });
                 }
         });
 }
@@ -68,9 +73,7 @@ TEST_CASE("written scratch: attention", "[sdpa][per_variant]") {
             SdpaArrays<decltype(zero)> a(c);
             keep_from_zero(a.query, a.key, a.value);
             INFO(describe(c));
-            scratch.clear();
-            REQUIRE(a.run(context, v.name).ok());
-            CHECK(!scratch.seen());
+            check_written(scratch, [&] { return a.run(context, v.name); });
         });
     });
 }
@@ -88,9 +91,7 @@ TEST_CASE("written scratch: gradients of attention", "[sdpa_backward][per_varian
             INFO(describe(c));
             REQUIRE(a.run_forward(context).ok());
             keep_from_zero(a.forward.out);
-            scratch.clear();
-            REQUIRE(a.run(context, v.name).ok());
-            CHECK(!scratch.seen());
+            check_written(scratch, [&] { return a.run(context, v.name); });
         });
     });
 }

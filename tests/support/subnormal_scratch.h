@@ -24,7 +24,7 @@ public:
     attune::ContextOptions options() {
         return {.threads = 1, .scratch_bytes_per_thread = 0, .allocator = {allocate, release, this}};
     }
-    // Clears what was seen, and the flags of the thread.
+    // Forgets subnormal operands of earlier calls, and clears the floating-point exception flags of the thread.
     void clear() {
         seen_ = false;
 #if defined(__x86_64__)

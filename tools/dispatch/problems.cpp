@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "problems.h"
+#include "fit.h"
 #include "tools/error.h"
 #include <algorithm>
 #include <attune/variants.h>
 #include <cmath>
 #include <cstdlib>
-#include <numeric>
 #include <set>
 
 namespace attune::dispatch {
@@ -201,6 +201,13 @@ detail::CostTerms terms_of(const std::string &variant, const bench::Shape &shape
     return terms;
 }
 
+detail::CostCoefficients linked_cost(const std::string &variant) {
+    detail::CostCoefficients cost{};
+    const Status status = detail::cost_coefficients(variant, cost);
+    if (!status.ok()) throw program::MachineError(variant, status.message());
+    return cost;
+}
+
 bench::Shape shape_of_choice(bench::Shape shape, Place place) {
     if (place == Place::host || is_product(shape.op)) return shape;
     shape.h = shape.h / shape.kv * detail::key_heads_of_device, shape.kv = detail::key_heads_of_device, shape.b = 1;
@@ -211,11 +218,7 @@ bench::Shape shape_of_choice(bench::Shape shape, Place place) {
 namespace {
 
 double predicted_ns(const std::string &variant, const bench::Shape &shape) {
-    detail::CostCoefficients cost{};
-    const Status status = detail::cost_coefficients(variant, cost);
-    if (!status.ok()) throw program::MachineError(variant, status.message());
-    const detail::CostTerms terms = terms_of(variant, shape);
-    return std::inner_product(terms.begin(), terms.end(), cost.begin(), 0.0);
+    return predicted(linked_cost(variant), terms_of(variant, shape));
 }
 
 // A plan of an op that the library has none of, by the same predictions.

@@ -42,6 +42,8 @@ bench::Shape random_shape(const Family &, std::mt19937_64 &, const Range &);
 std::vector<std::string> variants_for(const bench::Shape &, Place = Place::host);
 bool is_dispatched(const std::string &variant, const bench::Shape &);
 detail::CostTerms terms_of(const std::string &variant, const bench::Shape &);
+// The coefficients of a variant in the linked library.
+detail::CostCoefficients linked_cost(const std::string &variant);
 // The shape for which dispatch predicts the times of a choice: on a device not that of the call, whose batch, heads and band do
 // not count there.
 bench::Shape shape_of_choice(bench::Shape, Place);

@@ -12,10 +12,6 @@ constexpr double most_loss = 2;    // of a candidate: beyond it, it is as bad as
 
 using Logarithms = std::vector<Terms>;  // of coefficients over those of their fits, by variant
 
-double predicted_by(const Terms &cost, const Terms &terms) {
-    return std::inner_product(terms.begin(), terms.end(), cost.begin(), 0.0);
-}
-
 std::vector<Terms> moved(const std::vector<detail::CostCoefficients> &fits, const Logarithms &by) {
     std::vector<Terms> costs(fits.size());
     for (std::size_t v = 0; v < fits.size(); v++)
@@ -26,7 +22,7 @@ std::vector<Terms> moved(const std::vector<detail::CostCoefficients> &fits, cons
 // Adds the gradient of a contest's loss by the logarithms of all coefficients.
 void add_gradient(const Contest &contest, const std::vector<Terms> &costs, Logarithms &gradient) {
     std::vector<double> times, share;
-    for (const Contest::Candidate &c : contest.candidates) times.push_back(predicted_by(costs[c.variant], c.terms));
+    for (const Contest::Candidate &c : contest.candidates) times.push_back(predicted(costs[c.variant], c.terms));
     const double least = *std::min_element(times.begin(), times.end());
     if (least <= 0) return;
     double sum = 0, loss = 0;

@@ -2,7 +2,6 @@
 #include "validation.h"
 #include "problems.h"
 #include "refine.h"
-#include "tools/error.h"
 #include "tools/tune/decision.h"
 #include <algorithm>
 #include <cmath>
@@ -60,10 +59,8 @@ namespace {
 Fits linked_costs(const std::vector<Measured> &measured) {
     Fits linked;
     for (const Measured &m : measured)
-        for (const auto &[variant, seconds] : m.times.seconds) {
-            const Status s = detail::cost_coefficients(variant, linked[variant].cost);
-            if (!s.ok()) throw program::MachineError(variant, s.message());
-        }
+        for (const auto &[variant, seconds] : m.times.seconds)
+            if (!linked.contains(variant)) linked[variant].cost = linked_cost(variant);
     return linked;
 }
 
@@ -105,8 +102,9 @@ Regrets validate(const std::vector<Measured> &measured, Place place) {
 }
 
 bool is_better(const Regrets &r) {
-    // Most shapes keep their variant: so much over all shapes is some per cent of those that change it.
-    constexpr double least_gain = 1.003, most_of_a_shape = 0.4;  // logarithm; beyond it times are disturbed as often as not
+    // Most shapes keep their variant, so that a gain of 0.3 % over all shapes is one of some per cent over the others.
+    constexpr double least_gain = 1.003;
+    constexpr double most_of_a_shape = 0.4;  // a logarithm of a ratio of times: larger ones are disturbed times as often as not
     constexpr std::size_t groups = 10;
     if (r.ratios.size() < 2 * groups) return false;
     std::vector<std::vector<double>> ratios(groups);

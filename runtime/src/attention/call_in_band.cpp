@@ -34,7 +34,7 @@ ConstView changed(const ConstView &v, std::int64_t first, std::int64_t columns, 
 // Without lengths and shifts of rows.
 SdpaCall slice_keys(const SdpaCall &call, const KeyRange &range) {
     SdpaCall part = call;
-    const std::int64_t keys = range.end - range.begin, queries = call.sizes.queries;
+    const std::int64_t keys = range.end - range.begin;
     part.sizes.keys = keys;
     const auto cut = [&](ConstView &v, int dimension) {
         if (v.given() && v.extent[dimension] > 1) v = part_of(v, dimension, range.begin, keys);
@@ -47,10 +47,7 @@ SdpaCall slice_keys(const SdpaCall &call, const KeyRange &range) {
         cut(*table, 3);
         if (table->given() && table->extent[3] == keys) table->stride[3] = 1;
     }
-    const auto shift = [&](std::vector<std::int32_t> &all, std::int64_t least, std::int64_t most) {
-        for (std::int32_t &x : all) x = static_cast<std::int32_t>(std::clamp(x - range.begin, least, most));
-    };
-    shift(part.band_begin, -queries, keys), shift(part.band_end, -queries, keys), shift(part.offset, -most_extent, most_extent);
+    shift_bands(part, -range.begin);
     part.dropout.first_key += static_cast<std::uint32_t>(range.begin);
     return part;
 }

@@ -173,6 +173,9 @@ SdpaCall slice(const SdpaCall &, const EntryGroup &);
 void fill_weights_behind(const View &weights, std::int64_t keys, WeightsMode);
 // Key heads [begin, end) of a call of one entry, and the query heads that share them; not of a user's attention.
 SdpaCall slice_key_heads(const SdpaCall &, std::int64_t begin, std::int64_t end);
+// Moves the keys that each query of a part sees by so many keys, for a part whose first query or key is not that of the call:
+// bands, clamped to the sizes of the part, and the offsets from which ALiBi counts.
+void shift_bands(SdpaCall &part, std::int64_t by);
 // Queries [begin, end) of a call; not of one with dropout or a user's attention, to which a query is known by its number.
 SdpaCall slice_queries(const SdpaCall &, std::int64_t begin, std::int64_t end);
 

@@ -56,6 +56,14 @@ SdpaCall slice_key_heads(const SdpaCall &call, std::int64_t begin, std::int64_t 
     return part;
 }
 
+void shift_bands(SdpaCall &part, std::int64_t by) {
+    const auto shift = [&](std::vector<std::int32_t> &all, std::int64_t least, std::int64_t most) {
+        for (std::int32_t &x : all) x = static_cast<std::int32_t>(std::clamp(x + by, least, most));
+    };
+    shift(part.band_begin, -part.sizes.queries, part.sizes.keys), shift(part.band_end, -part.sizes.queries, part.sizes.keys);
+    shift(part.offset, -most_extent, most_extent);
+}
+
 SdpaCall slice_queries(const SdpaCall &call, std::int64_t begin, std::int64_t end) {
     SdpaCall part = call;
     auto cut = [&](auto &view, int dimension) {
@@ -63,12 +71,7 @@ SdpaCall slice_queries(const SdpaCall &call, std::int64_t begin, std::int64_t en
     };
     cut(part.query, 2), cut(part.out, 2), cut(part.lse, 2), cut(part.lengths, 1), cut(part.bias, 2), cut(part.mask, 2);
     part.sizes.queries = end - begin;
-    // Clamped to the range of every band.
-    auto shift = [&](std::vector<std::int32_t> &all, std::int64_t least, std::int64_t most) {
-        for (std::int32_t &x : all) x = static_cast<std::int32_t>(std::clamp(x + begin, least, most));
-    };
-    shift(part.band_begin, -part.sizes.queries, part.sizes.keys), shift(part.band_end, -part.sizes.queries, part.sizes.keys);
-    shift(part.offset, -most_extent, most_extent);
+    shift_bands(part, begin);
     return part;
 }
 
