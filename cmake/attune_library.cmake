@@ -45,8 +45,8 @@ attune_add_sources(listing dispatch/variants)
 attune_add_sources(version dispatch/version)
 attune_add_sources(sdpa attention/sdpa)
 attune_add_sources(attention_cost attention/attention_cost)
-attune_add_sources(attention attention/call_in_band attention/gathered_rows attention/sdpa_arguments attention/sdpa_checks
-  attention/sdpa_device attention/sdpa_device_arguments attention/sdpa_device_plan attention/sdpa_entries
+attune_add_sources(attention attention/call_in_band attention/folded_groups attention/gathered_rows attention/sdpa_arguments
+  attention/sdpa_checks attention/sdpa_device attention/sdpa_device_arguments attention/sdpa_device_plan attention/sdpa_entries
   attention/sdpa_dispatch attention/sdpa_kernel attention/sdpa_option_checks attention/sdpa_run attention/sdpa_slices
   attention/sdpa_workspace dispatch/shape_line tensors/max_magnitude user_attention/user_arguments)
 attune_add_sources(dropout_mask attention/dropout_mask)

@@ -18,29 +18,24 @@ double bytes_of_head(const SdpaProblem &p, std::int64_t keys) {
 double in_vectors(std::int64_t channels) { return static_cast<double>(ceil_div(channels, vector_elements) * vector_elements); }
 double width_of(const SdpaProblem &p) { return in_vectors(p.head_dim) + in_vectors(p.value_dim); }
 
-bool task_is_tile(const Runnable &v) {
-    return v.record->schedule_id == Schedule::prefill || v.record->schedule_id == Schedule::bf16_dot ||
-           v.record->schedule_id == Schedule::amx;
-}
-
 // Sums over the tiles of queries of one head: the keys that a tile looks at, and their KV blocks.
 struct KeysOfTiles {
     double keys = 0, blocks = 0;
 };
 
-// A causal tile sees the keys up to that of its last query: keys - queries more than the queries up to it.
-KeysOfTiles causal_keys(const SdpaProblem &p, std::int64_t tile, std::int64_t tiles, std::int64_t block) {
-    const std::int64_t before = p.keys - p.queries;
+// A causal tile sees the keys up to that of its last query: keys - queries more than the queries up to it. A tile of folded
+// groups may hold a part of a query's heads.
+KeysOfTiles causal_keys(const SdpaProblem &p, double tile, std::int64_t tiles, std::int64_t block) {
+    const double before = static_cast<double>(p.keys - p.queries), all_tiles = static_cast<double>(tiles);
     // Tiles [first, tiles - 1) are full and see keys.
-    const std::int64_t first = before + tile > 0 ? 0 : std::min(-before / tile, tiles - 1), full = tiles - 1 - first;
-    const double sum = static_cast<double>(full) * static_cast<double>(before) +
-                       static_cast<double>(tile) * static_cast<double>(full) * static_cast<double>(first + tiles) / 2;
+    const double first = before + tile > 0 ? 0 : std::min(std::floor(-before / tile), all_tiles - 1),
+                 full = all_tiles - 1 - first;
+    const double sum = full * before + tile * full * (first + all_tiles) / 2;
     KeysOfTiles all;
     all.keys = std::max(sum, 0.0) + static_cast<double>(p.keys);
     // On average a tile ends in the middle of a KV block.
     const double size = static_cast<double>(block);
-    all.blocks = std::max(0.0, sum / size + static_cast<double>(full) / 2 * (1 - 1 / size)) +
-                 static_cast<double>(ceil_div(p.keys, block));
+    all.blocks = std::max(0.0, sum / size + full / 2 * (1 - 1 / size)) + static_cast<double>(ceil_div(p.keys, block));
     return all;
 }
 
@@ -49,18 +44,32 @@ std::int64_t keys_of_queries(const SdpaProblem &p, std::int64_t queries) {
     return p.window_keys > 0 ? std::min(p.keys, p.window_keys + std::min(queries, p.queries) - 1) : p.keys;
 }
 
-KeysOfTiles keys_of_tiles(const SdpaProblem &p, std::int64_t tile, std::int64_t tiles, std::int64_t block) {
+KeysOfTiles keys_of_tiles(const SdpaProblem &p, double tile, std::int64_t tiles, std::int64_t block) {
     if (p.causal && p.window_keys == 0) return causal_keys(p, tile, tiles, block);
-    const std::int64_t keys = keys_of_queries(p, tile);
+    const std::int64_t keys = keys_of_queries(p, static_cast<std::int64_t>(std::ceil(tile)));
     const double all = static_cast<double>(tiles);
     return {all * static_cast<double>(keys), all * static_cast<double>(ceil_div(keys, block))};
 }
 
+// The tiles of queries of one head, or of a group; and their heads, and the queries of a tile.
+struct QueryTiles {
+    std::int64_t heads, tiles;
+    double queries;
+
+    QueryTiles(const SdpaProblem &p, const Runnable &v) {
+        const bool folded = folds_groups(p, *v.record);
+        const std::int64_t rows = folded ? rows_of_key_head(p) : p.queries;  // of a head
+        heads = folded ? p.key_heads : p.query_heads, tiles = ceil_div(rows, v.tile_rows);
+        queries = static_cast<double>(v.tile_rows * p.queries) / static_cast<double>(rows);
+    }
+    double all() const { return static_cast<double>(heads * tiles); }
+};
+
 CostTerms terms_of_tiles(const SdpaProblem &p, const Runnable &v) {
-    const double heads = static_cast<double>(p.query_heads), width = width_of(p), tile = static_cast<double>(v.tile_rows);
-    const std::int64_t tiles = ceil_div(p.queries, v.tile_rows);
-    const KeysOfTiles seen = keys_of_tiles(p, v.tile_rows, tiles, v.block);
-    const double of_heads = heads * static_cast<double>(tiles), scores = heads * seen.keys * tile;
+    const QueryTiles of(p, v);
+    const double heads = static_cast<double>(of.heads), width = width_of(p), tile = static_cast<double>(v.tile_rows);
+    const KeysOfTiles seen = keys_of_tiles(p, of.queries, of.tiles, v.block);
+    const double of_heads = of.all(), scores = heads * seen.keys * tile;
     double tasks = of_heads;
     if (v.record->schedule_id == Schedule::amx)  // copies of the keys and values that a call looks at
         tasks = static_cast<double>(p.key_heads) * static_cast<double>(keys_of_queries(p, p.queries)) * width;
@@ -98,8 +107,9 @@ CostTerms device_terms(const SdpaProblem &p, const Runnable &v) {
     } else {
         const std::int64_t tiles = ceil_div(p.queries, v.tile_rows);
         const double heads = entries * static_cast<double>(p.query_heads);
-        longest = keys_of_tiles(p, v.tile_rows, 1, v.block).blocks;
-        blocks = heads * static_cast<double>(tiles), of_blocks = heads * keys_of_tiles(p, v.tile_rows, tiles, v.block).blocks;
+        const auto tile = static_cast<double>(v.tile_rows);
+        longest = keys_of_tiles(p, tile, 1, v.block).blocks;
+        blocks = heads * static_cast<double>(tiles), of_blocks = heads * keys_of_tiles(p, tile, tiles, v.block).blocks;
     }
     const double bytes = entries * static_cast<double>(p.key_heads) * bytes_of_head(p, p.keys);
     return {1, longest * width, blocks * width, of_blocks, of_blocks * width, bytes, parts};
@@ -107,9 +117,18 @@ CostTerms device_terms(const SdpaProblem &p, const Runnable &v) {
 
 }  // namespace
 
+bool folds_groups(const SdpaProblem &p, const VariantRecord &v) {
+    constexpr std::int64_t least_keys = 64;
+    if (!is_prefill(v) || is_of_user(v) || p.scored || p.dropout || p.window_keys > 0) return false;
+    if (p.query_heads <= p.key_heads || p.keys < least_keys) return false;
+    const std::int64_t tiles = p.query_heads / p.key_heads * ceil_div(p.queries, std::int64_t(v.tile_q)),
+                       folded = ceil_div(rows_of_key_head(p), std::int64_t(v.tile_q));
+    return 4 * folded <= 3 * tiles;
+}
+
 CostTerms attention_terms(const SdpaProblem &p, const Runnable &v) {
     if (v.on_device) return device_terms(p, v);
-    return task_is_tile(v) ? terms_of_tiles(p, v) : terms_of_blocks(p, v);
+    return is_prefill(*v.record) ? terms_of_tiles(p, v) : terms_of_blocks(p, v);
 }
 
 Sharing attention_sharing(const SdpaProblem &p, const Runnable &v) {
@@ -118,7 +137,7 @@ Sharing attention_sharing(const SdpaProblem &p, const Runnable &v) {
     constexpr double tiles_ns = 2000, decode_ns = 3000, split_ns = 6000, decode_more = 1.06, split_more = 1.1;
     const double heads = static_cast<double>(p.key_heads), keys = static_cast<double>(p.keys);
     if (work_of(p) < work_of_two_threads) return {};
-    if (task_is_tile(v)) return sharing_of(static_cast<double>(p.query_heads * ceil_div(p.queries, v.tile_rows)), tiles_ns);
+    if (is_prefill(*v.record)) return sharing_of(QueryTiles(p, v).all(), tiles_ns);
     const double blocks = heads * static_cast<double>(ceil_div(p.keys, v.block));
     if (blocks <= 1) return {2, 0};
     // The last KV block is shorter than the others: no thread computes more than half, if half is a block at least.

@@ -10,6 +10,22 @@ namespace attune {
 // The number of queries of all query heads that share a key head.
 inline std::int64_t rows_of_key_head(const SdpaProblem &p) { return p.key_heads ? p.query_heads / p.key_heads * p.queries : 0; }
 
+// A tile is some queries of one head, as in `prefill`.
+inline bool is_prefill(const VariantRecord &v) {
+    return v.schedule_id == Schedule::prefill || v.schedule_id == Schedule::bf16_dot || v.schedule_id == Schedule::amx;
+}
+
+// Whether a variant of tiles of one head computes the queries of all heads that share a key head as queries of one head
+// (folded_groups.h): where their tiles are a quarter fewer then, and there are keys enough to pay for copies of the queries and
+// results. A row of a tile has the bits that it has beside any other rows. Not where scores may differ from head to head, nor
+// for a window, whose begin differs from query to query.
+bool folds_groups(const SdpaProblem &, const VariantRecord &);
+// The problem with folded groups: (B, Hkv, Sq * group, D).
+inline SdpaProblem with_folded_groups(SdpaProblem p) {
+    p.queries = rows_of_key_head(p), p.query_heads = p.key_heads;
+    return p;
+}
+
 // Multiply-adds of a call, plus as many as it could make while it reads keys and values.
 inline double work_of(const SdpaProblem &p) {
     const double reads = static_cast<double>(p.batch) * static_cast<double>(p.key_heads) * static_cast<double>(p.keys) *
@@ -17,7 +33,8 @@ inline double work_of(const SdpaProblem &p) {
     return reads * std::max(static_cast<double>(rows_of_key_head(p)), multiply_adds_of_a_read);
 }
 
-// Terms of prefill, bf16_dot and amx, whose task is a tile of queries of one head; a sum over heads and tiles of each:
+// Terms of prefill, bf16_dot and amx, whose task is a tile of queries of one head, or of one group where groups are folded; a
+// sum over heads and tiles of each:
 //   0 the call   1 tiles   2 tiles * width   3 scores, padding included   4 scores * width   5 KV blocks * width
 //   6 bytes of a head's keys and values beyond a core's own cache, as often as a tile reads them
 // and of decode and split, whose task is a KV block of a key head:

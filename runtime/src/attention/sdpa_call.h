@@ -182,11 +182,6 @@ SdpaCall slice_queries(const SdpaCall &, std::int64_t begin, std::int64_t end);
 // Scores but the dot product have no kernels of 16 bits.
 Status check_score_type(Score, std::string_view name, DType);
 
-// A tile is some queries of one head, as in `prefill`.
-inline bool is_prefill(const VariantRecord &v) {
-    return v.schedule_id == Schedule::prefill || v.schedule_id == Schedule::bf16_dot || v.schedule_id == Schedule::amx;
-}
-
 inline bool is_quantised(const ConstView &rows) { return rows.dtype == DType::i8 || rows.dtype == DType::u8; }
 inline bool is_quantised(const SdpaCall &c) { return is_quantised(c.key) || is_quantised(c.value); }
 
@@ -196,6 +191,10 @@ inline bool reads_in_place(const SdpaCall &c, const VariantRecord &v) {
     return v.pages_kernel && !is_quantised(c);
 }
 
+// The element of band_begin, band_end or offset for batch entry b.
+inline std::int32_t of_entry(const std::vector<std::int32_t> &list, std::int64_t b) {
+    return list[list.size() == 1 ? 0 : static_cast<std::size_t>(b)];
+}
 // No causal mask, window or offset leaves out a key.
 bool band_is_open(const SdpaCall &);
 // Some query may leave out a key.

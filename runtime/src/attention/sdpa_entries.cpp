@@ -12,9 +12,6 @@ namespace {
 // or few.
 constexpr std::int64_t most_padding = 4, few_keys = 1024;
 
-std::int32_t of_entry(const std::vector<std::int32_t> &list, std::int64_t b) {
-    return list[list.size() == 1 ? 0 : static_cast<std::size_t>(b)];
-}
 // Whether no causal mask, window or offset leaves out a key that entry b holds.
 bool band_is_open(const SdpaCall &c, std::int64_t b, std::int64_t keys) {
     return of_entry(c.band_begin, b) == -c.sizes.queries && of_entry(c.band_end, b) >= keys;

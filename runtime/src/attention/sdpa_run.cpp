@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Kernels that a call runs: those of values and weights, a product of the weights instead, or none.
 #include "attention/call_in_band.h"
+#include "attention/folded_groups.h"
 #include "attention/gathered_rows.h"
 #include "attention/sdpa_call.h"
 #include "execution/halide_call.h"
@@ -241,6 +242,8 @@ Status run_attention(Context &caller, const SdpaCall &call, AttentionChoice &cho
 }
 
 Status run_by_key_heads(Context::State &context, const SdpaCall &call, const VariantRecord &variant) {
+    if (runs_folded(call, variant))
+        return run_folded(context, call, [&](const SdpaCall &folded) { return run_by_key_heads(context, folded, variant); });
     const SdpaProblem &p = call.sizes;
     const bool far = variant.schedule_id == Schedule::amx && !has_32_bit_places(call);
     const std::int64_t together = far ? 1 : key_heads_together(variant, p, context.threads);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Upper bounds of the scratch of attention, as plans report it. A test runs every variant under an allocator that refuses more.
+#include "attention/folded_groups.h"
 #include "attention/sdpa_call.h"
 #include "tensors/max_magnitude.h"
+#include <algorithm>
 
 namespace attune {
 namespace {
@@ -85,8 +87,7 @@ std::int64_t key_heads_together(const VariantRecord &v, const SdpaProblem &p, in
     return std::clamp<std::int64_t>(of_bytes, std::min<std::int64_t>(threads, p.key_heads), p.key_heads);
 }
 
-std::size_t sdpa_workspace_bytes(const Context::State &context, const VariantRecord &v, const SdpaProblem &p) {
-    if (p.batch * p.query_heads * p.queries == 0 || p.keys == 0) return 0;
+static std::size_t workspace_of_kernel(const Context::State &context, const VariantRecord &v, const SdpaProblem &p) {
     constexpr std::size_t padding = 256, blocks = 24;  // bytes per block of scratch; blocks per task
     const Sizes s(v, p);
     // Each parallel loop of a call may wake other threads, and a thread's scratch is kept for it.
@@ -106,6 +107,15 @@ std::size_t sdpa_workspace_bytes(const Context::State &context, const VariantRec
         may_look_at_values(v, p) ? max_magnitude_bytes(context, p.dtype, p.batch, p.key_heads, p.keys) : 0;
     return elements * static_cast<std::size_t>(size_of(sum_type(p.dtype))) + bounds + largest +
            (threads + 1) * blocks * padding;
+}
+
+std::size_t sdpa_workspace_bytes(const Context::State &context, const VariantRecord &v, const SdpaProblem &p) {
+    if (p.batch * p.query_heads * p.queries == 0 || p.keys == 0) return 0;
+    SdpaProblem without_window = p;  // for which a call may have folded groups
+    without_window.window_keys = 0;
+    const std::size_t unfolded = workspace_of_kernel(context, v, p);
+    if (!folds_groups(without_window, v)) return unfolded;
+    return std::max(unfolded, bytes_of_folded_groups(p) + workspace_of_kernel(context, v, with_folded_groups(p)));
 }
 
 }  // namespace attune

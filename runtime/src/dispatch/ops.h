@@ -74,6 +74,8 @@ struct Op {
     std::span<const VariantRecord> variants = {};
     const std::span<const VariantRecord> *fallback = nullptr;  // of attune_fallback, where that is linked
 };
+// registration.h
+inline bool is_of_user(const VariantRecord &v) { return v.op.starts_with("user_"); }
 inline Op op_of_user(std::string_view name) { return {.name = name}; }
 
 // Constant-initialised, as are the tables, so that calls before main() find them.

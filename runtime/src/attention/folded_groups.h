@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// Grouped-query attention by kernels whose tiles hold queries of one head.
+#pragma once
+#include "attention/sdpa_call.h"
+#include <functional>
+
+namespace attune {
+
+// Whether run_folded() may run the call by the variant, and does so: where folds_groups() says, unless a window leaves out keys
+// before those that a query sees, which lengths cannot say.
+bool runs_folded(const SdpaCall &, const VariantRecord &);
+
+// Calls run(folded) with the groups folded into the queries, for as many batch entries at a time as fit a core's cache. Row
+// i * group + g of a key head is query i of head g of its group, so that under a causal mask the rows of a tile see nearly the
+// same keys.
+Status run_folded(Context::State &, const SdpaCall &, const std::function<Status(const SdpaCall &folded)> &run);
+
+// Upper bound of the scratch of run_folded() itself.
+std::size_t bytes_of_folded_groups(const SdpaProblem &);
+
+}  // namespace attune
