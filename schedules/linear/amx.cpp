@@ -13,13 +13,16 @@ using namespace linear_loops;
 namespace {
 constexpr int side = amx_tile_side, width = 2 * side;
 
+// Columns of a tile through the whole depth: those of two AMX tiles, or of a panel of a packed weight.
+int columns_of_tile(const AmxStages &s) { return s.panel.defined() ? width : PackedPanels::columns; }
+
 void require_parameters(const AmxStages &s, const PanelParameters &parameters, int lanes) {
     require(parameters.tile_depth_blocks <= 1,
             "tile_depth_blocks is " + std::to_string(parameters.tile_depth_blocks) + ", must be 0 or 1 here");
     require_multiple("depth_block", parameters.depth_block, "the depth of an AMX tile", amx_tile_depth);
     if (s.transpose) require_block(parameters, lanes);
     if (parameters.tile_depth_blocks == 0)
-        require_multiple("tile_columns", parameters.tile_columns, "two sides of an AMX tile", width);
+        require_multiple("tile_columns", parameters.tile_columns, "the columns of a tile", columns_of_tile(s));
     else
         require_multiple("tile_columns", parameters.tile_columns, "the side of an AMX tile", side);
     require_multiple("tile_rows", parameters.tile_rows, "the side of an AMX tile", side);
@@ -60,24 +63,35 @@ void schedule_depth_blocks(AmxStages &s, Func out, const PanelParameters &parame
     schedule_tiles(s, rows, rows, LoopLevel(s.product, s.product_depth_block), parameters.tile_columns, parameters, lanes);
 }
 
+// Columns of a task. Of a packed weight, which no task lays, a task has about tile_columns, so that the number of tasks is even
+// and none has more panels than it must: two threads then end together, and find in their caches what they read before.
+Expr columns_of_task(const AmxStages &s, Func out, const PanelParameters &parameters) {
+    if (s.panel.defined()) return parameters.tile_columns;
+    const int panel = PackedPanels::columns, panels_of_two_tasks = 2 * parameters.tile_columns / panel;
+    const Expr panels = (out.output_buffer().dim(0).extent() + panel - 1) / panel,
+               pairs = max((panels + panels_of_two_tasks / 2) / panels_of_two_tasks, 1);
+    return max((panels + 2 * pairs - 1) / (2 * pairs), 1) * panel;
+}
+
 // Tile by tile, through the whole depth, for which the weights of a task are laid.
 void schedule_whole_depth(AmxStages &s, Func out, const PanelParameters &parameters, int lanes) {
     const Var n = s.n, m = s.m, h = s.h, b = s.b;
-    out.split(n, no, ni, parameters.tile_columns, TailStrategy::GuardWithIf)
-        .split(ni, columns, ni, width, TailStrategy::GuardWithIf)
+    const int tile_width = columns_of_tile(s);
+    out.split(n, no, ni, columns_of_task(s, out, parameters), TailStrategy::GuardWithIf)
+        .split(ni, columns, ni, tile_width, TailStrategy::GuardWithIf)
         .split(m, tile, mi, parameters.tile_rows, TailStrategy::GuardWithIf)
         .split(tile, mo, tile, parameters.tiles_of_task(), TailStrategy::GuardWithIf)
         .reorder(ni, mi, columns, tile, no, mo, h, b);
     fuse_tasks(s, out);
     out.vectorize(ni, lanes, TailStrategy::PredicateStores);
-    schedule_start(s, out, parameters, lanes);
+    s.start.compute_at(out, columns).bound_extent(n, tile_width).vectorize(n, lanes).store_in(MemoryType::Stack);
     s.product.compute_at(out, columns)
-        .bound_extent(n, width)
+        .bound_extent(n, tile_width)
         .bound_extent(m, parameters.tile_rows)
         .vectorize(n, lanes)
         .unroll(n);
     s.product.update().reorder(n, m, s.product_depth_block, h, b).vectorize(n, lanes).unroll(n);
-    schedule_tiles(s, LoopLevel(s.product, s.product_depth_block), LoopLevel(out, tile), LoopLevel(out, task), width,
+    schedule_tiles(s, LoopLevel(s.product, s.product_depth_block), LoopLevel(out, tile), LoopLevel(out, task), tile_width,
                    parameters, lanes);
 }
 
