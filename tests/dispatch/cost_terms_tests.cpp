@@ -26,7 +26,7 @@ std::int64_t rows_of_query(const attune::SdpaProblem &p, std::int64_t tile) {
     std::int64_t apart = 0, together = 0;
     for (std::int64_t g = 0; g < group; g++)
         for (std::int64_t i = 0; i < p.queries; i++) apart += i % tile == 0, together += (i * group + g) % tile == 0;
-    return p.keys >= 64 && 4 * together <= 3 * apart ? group : 1;
+    return 4 * together <= 3 * apart ? group : 1;
 }
 
 // Cost terms counted key by key: every score of a tile counts if the tile looks at the key at all.

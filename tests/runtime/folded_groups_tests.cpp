@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Heads that share a key head, whose few queries lie in the same tiles: each has the bits that it has alone.
+#include "tests/support/counting_allocator.h"
+#include "tests/support/environment.h"
 #include "tests/support/held_case.h"
+#include "tests/support/planned_problem.h"
 #include "tests/support/variant_grid.h"
 #include <attune/detail/cost.h>
 #include <set>
@@ -22,7 +25,7 @@ template<typename T> std::int64_t tiles_of_dispatch(const attune::VariantInfo &v
                                 .keys = c.keys,
                                 .head_dim = c.head_dim,
                                 .value_dim = c.value_dim,
-                                .window_keys = c.window.left < 0 ? 0 : c.window.left + 1};
+                                .window_keys = c.window.left < 0 ? 0 : c.window.left + 1 + c.window.right};
     attune::detail::CostTerms terms{};
     REQUIRE(attune::detail::cost_terms(v.name, p, terms).ok());
     const auto in_vectors = [](std::int64_t n) { return (n + 15) / 16 * 16; };
@@ -54,8 +57,8 @@ template<typename T> void check_heads_alone(const SdpaCase &c, std::string_view 
     CHECK(same);
 }
 
-// Masks of a case, by number. From 3 on, groups are not folded.
-constexpr int folded_kinds = 5;
+// Masks of a case, by number. Groups are not folded in a window that hides keys, nor with sinks.
+constexpr int folded_kinds = 6;
 void set_mask_of_folded(SdpaCase &c, int kind) {
     if (kind == 1) c.causal = attune::Causal::bottom_right, c.valid_lens = {std::int32_t(c.keys), std::int32_t(c.keys / 2)};
     if (kind == 2)
@@ -63,6 +66,7 @@ void set_mask_of_folded(SdpaCase &c, int kind) {
             c.valid_lens.push_back(std::int32_t((37 * n + 5) % (c.keys + 1)));
     if (kind == 3) c.causal = attune::Causal::bottom_right, c.window = {40, 0};
     if (kind == 4) c.sinks = true;
+    if (kind == 5) c.causal = attune::Causal::bottom_right, c.window = {std::int32_t(c.keys), 0};
 }
 
 }  // namespace
@@ -83,21 +87,52 @@ TEST_CASE("folded groups: every variant of tiles gives heads the bits that they 
                 if (c.sinks && v.kind == "plain") continue;
                 const std::int64_t of_a_head = 2 * group * ((queries + tile - 1) / tile),
                                    of_a_group = 2 * ((group * queries + tile - 1) / tile);
-                if (tile > 1 && v.kind == "plain") CHECK(tiles_of_dispatch<T>(v, c) == (kind < 3 ? of_a_group : of_a_head));
+                if (tile > 1 && v.kind == "plain") CHECK(tiles_of_dispatch<T>(v, c) == (kind == 3 ? of_a_head : of_a_group));
                 check_heads_alone<T>(c, v.name);
             }
     });
 }
 
+// One variant of each type and schedule.
 TEST_CASE("folded groups: a batch that is folded in parts, and rows with strides", "[runtime]") {
-    std::set<attune::DType> seen;
+    std::set<std::pair<attune::DType, std::string_view>> seen;
     for_each_variant([&](const attune::VariantInfo &v, auto zero) {
-        if (!is_of_tiles(v) || v.kind != "plain" || tile_of(v) < 8 || !seen.insert(v.dtype).second) return;
+        using T = decltype(zero);
+        if (!is_of_tiles(v) || v.kind != "plain" || tile_of(v) < 8 || !seen.insert({v.dtype, v.schedule}).second) return;
+        SdpaCase c{.query_heads = 16, .key_heads = 2, .queries = 6, .keys = 90};
+        std::tie(c.head_dim, c.value_dim) = head_size(v);
+        const std::int64_t entry = 16 * 6 * (c.head_dim + c.value_dim) * std::int64_t(sizeof(T));
+        c.batch = 2 * (1 << 20) / entry + 3, c.strided_lse = true, c.causal = attune::Causal::bottom_right;
         for (const Layout layout : {Layout::bshd, Layout::padded, Layout::reversed}) {
-            SdpaCase c{.batch = 67, .query_heads = 16, .key_heads = 2, .queries = 6, .keys = 90};
-            std::tie(c.head_dim, c.value_dim) = head_size(v);
-            c.query_layout = c.out_layout = layout, c.strided_lse = true, c.causal = attune::Causal::bottom_right;
-            check_heads_alone<decltype(zero)>(c, v.name);
+            c.query_layout = c.out_layout = layout;
+            check_heads_alone<T>(c, v.name);
         }
+    });
+}
+
+// Queries and results of a batch, as folded, are most of the scratch of a call, and keys and values laid for AMX tiles.
+TEST_CASE("folded groups: scratch holds the folded rows, within the plan", "[runtime][plan]") {
+    std::set<std::pair<attune::DType, std::string_view>> seen;
+    for_each_variant([&](const attune::VariantInfo &v, auto zero) {
+        using T = decltype(zero);
+        if (!is_of_tiles(v) || v.kind != "plain" || tile_of(v) < 8 || !seen.insert({v.dtype, v.schedule}).second) return;
+        SdpaCase c{.batch = 32, .query_heads = 32, .key_heads = 8, .queries = 8, .keys = v.schedule == "amx" ? 1024 : 65};
+        std::tie(c.head_dim, c.value_dim) = head_size(v);
+        SdpaArrays<T> a(c);
+        const Environment force("ATTUNE_FORCE_VARIANT", std::string(v.name));
+        attune::SdpaOptions options = a.options({});
+        options.lse = {};
+        CountingAllocator allocator;
+        attune::Context context({.threads = 2, .allocator = allocator.hook()});
+        attune::Plan plan;
+        REQUIRE(attune::plan_sdpa(context, problem_of(c, attune::dtype_of<T>()), plan).ok());
+        CHECK(plan.variant == v.name);
+        allocator.limit = plan.workspace_bytes;
+        INFO(describe(c) << " plan " << plan.workspace_bytes);
+        CHECK(attune::scaled_dot_product_attention(context, a.query.view(), a.key.view(), a.value.view(), a.out.view(), options)
+                  .ok());
+        const std::size_t entry = 32 * 8 * std::size_t(c.head_dim + c.value_dim) * sizeof(T), part = (1 << 20) / 2;
+        CHECK(allocator.peak > std::min(32 * entry, part));
+        CHECK(allocator.refused == 0);
     });
 }

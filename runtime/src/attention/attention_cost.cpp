@@ -57,10 +57,9 @@ struct QueryTiles {
     double queries;
 
     QueryTiles(const SdpaProblem &p, const Runnable &v) {
-        const bool folded = folds_groups(p, *v.record);
-        const std::int64_t rows = folded ? rows_of_key_head(p) : p.queries;  // of a head
-        heads = folded ? p.key_heads : p.query_heads, tiles = ceil_div(rows, v.tile_rows);
-        queries = static_cast<double>(v.tile_rows * p.queries) / static_cast<double>(rows);
+        const std::int64_t rows_of_query = folds_groups(p, *v.record) ? p.query_heads / p.key_heads : 1;
+        heads = p.query_heads / rows_of_query, tiles = ceil_div(p.queries * rows_of_query, v.tile_rows);
+        queries = static_cast<double>(v.tile_rows) / static_cast<double>(rows_of_query);
     }
     double all() const { return static_cast<double>(heads * tiles); }
 };
@@ -118,9 +117,9 @@ CostTerms device_terms(const SdpaProblem &p, const Runnable &v) {
 }  // namespace
 
 bool folds_groups(const SdpaProblem &p, const VariantRecord &v) {
-    constexpr std::int64_t least_keys = 64;
-    if (!is_prefill(v) || is_of_user(v) || p.scored || p.dropout || p.window_keys > 0) return false;
-    if (p.query_heads <= p.key_heads || p.keys < least_keys) return false;
+    const bool in_window = p.window_keys > 0 && p.window_keys < p.keys;
+    if (!is_prefill(v) || is_of_user(v) || p.scored || p.dropout || in_window) return false;
+    if (p.query_heads <= p.key_heads) return false;
     const std::int64_t tiles = p.query_heads / p.key_heads * ceil_div(p.queries, std::int64_t(v.tile_q)),
                        folded = ceil_div(rows_of_key_head(p), std::int64_t(v.tile_q));
     return 4 * folded <= 3 * tiles;

@@ -37,8 +37,8 @@ char *row_of(const ConstView &v, std::int64_t b, std::int64_t h, std::int64_t i)
            (b * v.stride[0] + h * v.stride[1] + i * v.stride[2]) * size_of(v.dtype);
 }
 
-// Copies rows between a tensor (B, H, Sq, ...) and the same with folded groups.
 enum class Direction { fold, unfold };
+// Copies rows between a tensor (B, H, Sq, ...) and the same with folded groups.
 Status move_rows(Context::State &context, const ConstView &heads, const ConstView &folded, Direction direction) {
     const std::int64_t key_heads = folded.extent[1], group = heads.extent[1] / key_heads,
                        bytes = (heads.rank == 4 ? heads.extent[3] : 1) * size_of(heads.dtype);

@@ -37,6 +37,12 @@ std::size_t copied_elements_of_key_head(const SdpaProblem &p, const Sizes &s) {
     return s.kv_blocks * s.kv_block * (s.dk + 2 * Sizes::lanes + s.dv) * parts / 2;
 }
 
+// The number of key heads whose copies for AMX tiles take 64 MiB.
+std::int64_t key_heads_of_copies(const SdpaProblem &p, const Sizes &s) {
+    const std::size_t head = copied_elements_of_key_head(p, s) * static_cast<std::size_t>(size_of(sum_type(p.dtype)));
+    return static_cast<std::int64_t>((std::size_t(64) << 20) / head);
+}
+
 Stages prefill_stages(const VariantRecord &v, const SdpaProblem &p, const Sizes &s, int threads) {
     Stages n;
     n.of_task = s.tile * (s.dk + 2 * s.dv + s.kv_blocks * (s.dv + 3) + 4 * s.kv_block + 16);
@@ -45,7 +51,10 @@ Stages prefill_stages(const VariantRecord &v, const SdpaProblem &p, const Sizes 
     // AMX tiles: packed keys and values of some heads, once for all queries; the parts of queries and weights, and of the
     // values of a KV block without Inf and NaN.
     const auto parts = static_cast<std::size_t>(amx_tile_parts_of(p.dtype));
-    n.of_call = static_cast<std::size_t>(key_heads_together(v, p, threads)) * copied_elements_of_key_head(p, s);
+    // Some of the batch entries may run together, whose copies fit where those of all do not.
+    const std::int64_t of_some = std::min(p.batch * p.key_heads, key_heads_of_copies(p, s)),
+                       heads = std::max(key_heads_together(v, p, threads), of_some);
+    n.of_call = static_cast<std::size_t>(heads) * copied_elements_of_key_head(p, s);
     n.of_task += parts * ((s.tile + Sizes::lanes) * (s.dk + 2 * Sizes::lanes + s.kv_block) + s.kv_block * s.dv);
     return n;
 }
@@ -74,17 +83,15 @@ Stages root_stages(const Sizes &s) {
 
 bool may_look_at_values(const VariantRecord &v, const SdpaProblem &p) noexcept {
     constexpr std::int64_t several = 64;
-    return is_prefill(v) && p.dtype != DType::f64 && (v.schedule_id != Schedule::prefill || p.queries >= several);
+    const std::int64_t queries = folds_groups(p, v) ? rows_of_key_head(p) : p.queries;
+    return is_prefill(v) && p.dtype != DType::f64 && (v.schedule_id != Schedule::prefill || queries >= several);
 }
 
 std::int64_t key_heads_together(const VariantRecord &v, const SdpaProblem &p, int threads) noexcept {
-    constexpr std::size_t most_bytes = std::size_t(64) << 20;
     const std::int64_t all = p.batch * p.key_heads;
     if (v.schedule_id != Schedule::amx || all == 0) return all;
-    const std::size_t head = copied_elements_of_key_head(p, Sizes(v, p)) * static_cast<std::size_t>(size_of(sum_type(p.dtype)));
-    if (static_cast<std::size_t>(all) <= most_bytes / head) return all;
-    const auto of_bytes = static_cast<std::int64_t>(most_bytes / head);
-    return std::clamp<std::int64_t>(of_bytes, std::min<std::int64_t>(threads, p.key_heads), p.key_heads);
+    const std::int64_t of_copies = key_heads_of_copies(p, Sizes(v, p));
+    return all <= of_copies ? all : std::clamp(of_copies, std::min<std::int64_t>(threads, p.key_heads), p.key_heads);
 }
 
 static std::size_t workspace_of_kernel(const Context::State &context, const VariantRecord &v, const SdpaProblem &p) {

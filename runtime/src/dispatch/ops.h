@@ -74,7 +74,7 @@ struct Op {
     std::span<const VariantRecord> variants = {};
     const std::span<const VariantRecord> *fallback = nullptr;  // of attune_fallback, where that is linked
 };
-// registration.h
+// A variant of an op of a user (registration.h).
 inline bool is_of_user(const VariantRecord &v) { return v.op.starts_with("user_"); }
 inline Op op_of_user(std::string_view name) { return {.name = name}; }
 
