@@ -63,8 +63,8 @@ void schedule_depth_blocks(AmxStages &s, Func out, const PanelParameters &parame
     schedule_tiles(s, rows, rows, LoopLevel(s.product, s.product_depth_block), parameters.tile_columns, parameters, lanes);
 }
 
-// Columns of a task. Of a packed weight, which no task lays, a task has about tile_columns: the fewest panels by which an even
-// number of tasks has all. Two threads then end together, and find in their caches what they read before.
+// Columns of a task. Of a packed weight, which no task lays, a task has about tile_columns: the fewest panels with which an
+// even number of tasks covers the weight. Two threads then end together, and each finds its panels in its cache the next time.
 Expr columns_of_task(const AmxStages &s, Func out, const PanelParameters &parameters) {
     if (s.panel.defined()) return parameters.tile_columns;
     const int panel = PackedPanels::columns, panels_of_two_tasks = 2 * parameters.tile_columns / panel;

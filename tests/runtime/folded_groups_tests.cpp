@@ -18,16 +18,8 @@ bool is_of_tiles(const attune::VariantInfo &v) {
 
 // Tiles that dispatch counts for a batch entry.
 template<typename T> std::int64_t tiles_of_dispatch(const attune::VariantInfo &v, const SdpaCase &c) {
-    const attune::SdpaProblem p{.dtype = attune::dtype_of<T>(),
-                                .query_heads = c.query_heads,
-                                .key_heads = c.key_heads,
-                                .queries = c.queries,
-                                .keys = c.keys,
-                                .head_dim = c.head_dim,
-                                .value_dim = c.value_dim,
-                                .window_keys = c.window.left < 0 ? 0 : c.window.left + 1 + c.window.right};
     attune::detail::CostTerms terms{};
-    REQUIRE(attune::detail::cost_terms(v.name, p, terms).ok());
+    REQUIRE(attune::detail::cost_terms(v.name, problem_of(c, attune::dtype_of<T>()), terms).ok());
     const auto in_vectors = [](std::int64_t n) { return (n + 15) / 16 * 16; };
     return std::int64_t(terms[2]) / (in_vectors(c.head_dim) + in_vectors(c.value_dim));
 }
@@ -69,6 +61,15 @@ void set_mask_of_folded(SdpaCase &c, int kind) {
     if (kind == 5) c.causal = attune::Causal::bottom_right, c.window = {std::int32_t(c.keys), 0};
 }
 
+// Calls f for one variant of each type and schedule of tiles.
+template<typename F> void for_one_of_each_schedule(const F &f) {
+    std::set<std::pair<attune::DType, std::string_view>> seen;
+    for_each_variant([&](const attune::VariantInfo &v, auto zero) {
+        const bool of_plain_tiles = is_of_tiles(v) && v.kind == "plain" && tile_of(v) >= 8;
+        if (of_plain_tiles && seen.insert({v.dtype, v.schedule}).second) f(v, zero);
+    });
+}
+
 }  // namespace
 
 TEST_CASE("folded groups: every variant of tiles gives heads the bits that they have alone", "[runtime][per_variant]") {
@@ -93,12 +94,9 @@ TEST_CASE("folded groups: every variant of tiles gives heads the bits that they 
     });
 }
 
-// One variant of each type and schedule.
 TEST_CASE("folded groups: a batch that is folded in parts, and rows with strides", "[runtime]") {
-    std::set<std::pair<attune::DType, std::string_view>> seen;
-    for_each_variant([&](const attune::VariantInfo &v, auto zero) {
+    for_one_of_each_schedule([](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
-        if (!is_of_tiles(v) || v.kind != "plain" || tile_of(v) < 8 || !seen.insert({v.dtype, v.schedule}).second) return;
         SdpaCase c{.query_heads = 16, .key_heads = 2, .queries = 6, .keys = 90};
         std::tie(c.head_dim, c.value_dim) = head_size(v);
         const std::int64_t entry = 16 * 6 * (c.head_dim + c.value_dim) * std::int64_t(sizeof(T));
@@ -110,12 +108,10 @@ TEST_CASE("folded groups: a batch that is folded in parts, and rows with strides
     });
 }
 
-// Queries and results of a batch, as folded, are most of the scratch of a call, and keys and values laid for AMX tiles.
+// Most of the scratch of such a call are folded queries and results or, for AMX tiles, copies of keys and values.
 TEST_CASE("folded groups: scratch holds the folded rows, within the plan", "[runtime][plan]") {
-    std::set<std::pair<attune::DType, std::string_view>> seen;
-    for_each_variant([&](const attune::VariantInfo &v, auto zero) {
+    for_one_of_each_schedule([](const attune::VariantInfo &v, auto zero) {
         using T = decltype(zero);
-        if (!is_of_tiles(v) || v.kind != "plain" || tile_of(v) < 8 || !seen.insert({v.dtype, v.schedule}).second) return;
         SdpaCase c{.batch = 32, .query_heads = 32, .key_heads = 8, .queries = 8, .keys = v.schedule == "amx" ? 1024 : 65};
         std::tie(c.head_dim, c.value_dim) = head_size(v);
         SdpaArrays<T> a(c);

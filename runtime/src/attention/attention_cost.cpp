@@ -51,24 +51,24 @@ KeysOfTiles keys_of_tiles(const SdpaProblem &p, double tile, std::int64_t tiles,
     return {all * static_cast<double>(keys), all * static_cast<double>(ceil_div(keys, block))};
 }
 
-// The tiles of queries of one head, or of a group; and their heads, and the queries of a tile.
+// Tiles of queries: of each query head or, where groups are folded, of each key head.
 struct QueryTiles {
-    std::int64_t heads, tiles;
-    double queries;
+    std::int64_t heads, count;  // tiles of a head
+    double queries;             // of a tile: where groups are folded, a row is a part of a query
 
     QueryTiles(const SdpaProblem &p, const Runnable &v) {
         const std::int64_t rows_of_query = folds_groups(p, *v.record) ? p.query_heads / p.key_heads : 1;
-        heads = p.query_heads / rows_of_query, tiles = ceil_div(p.queries * rows_of_query, v.tile_rows);
+        heads = p.query_heads / rows_of_query, count = ceil_div(p.queries * rows_of_query, v.tile_rows);
         queries = static_cast<double>(v.tile_rows) / static_cast<double>(rows_of_query);
     }
-    double all() const { return static_cast<double>(heads * tiles); }
+    double all() const { return static_cast<double>(heads * count); }
 };
 
 CostTerms terms_of_tiles(const SdpaProblem &p, const Runnable &v) {
-    const QueryTiles of(p, v);
-    const double heads = static_cast<double>(of.heads), width = width_of(p), tile = static_cast<double>(v.tile_rows);
-    const KeysOfTiles seen = keys_of_tiles(p, of.queries, of.tiles, v.block);
-    const double of_heads = of.all(), scores = heads * seen.keys * tile;
+    const QueryTiles tiles(p, v);
+    const double heads = static_cast<double>(tiles.heads), width = width_of(p), tile = static_cast<double>(v.tile_rows);
+    const KeysOfTiles seen = keys_of_tiles(p, tiles.queries, tiles.count, v.block);
+    const double of_heads = tiles.all(), scores = heads * seen.keys * tile;
     double tasks = of_heads;
     if (v.record->schedule_id == Schedule::amx)  // copies of the keys and values that a call looks at
         tasks = static_cast<double>(p.key_heads) * static_cast<double>(keys_of_queries(p, p.queries)) * width;

@@ -17,8 +17,8 @@ inline bool is_prefill(const VariantRecord &v) {
 
 // Whether a variant of tiles of one head computes the queries of all heads that share a key head as queries of one head
 // (folded_groups.h): where their tiles are a quarter fewer then, which pays for copies of the queries and results. A row of a
-// tile has the bits that it has beside any other rows. Not where scores may differ from head to head, nor for a window that
-// hides keys before those that a query sees, from which one differs from query to query.
+// tile has the bits that it has beside any other rows. Not where scores may differ from head to head, nor for a window whose
+// left bound hides keys: lengths of rows express right bounds alone.
 bool folds_groups(const SdpaProblem &, const VariantRecord &);
 // The problem with folded groups: (B, Hkv, Sq * group, D).
 inline SdpaProblem with_folded_groups(SdpaProblem p) {

@@ -6,8 +6,8 @@
 
 namespace attune {
 
-// Whether the call runs with folded groups: where folds_groups() says so, unless a window hides keys before those that some
-// query sees, which lengths cannot express.
+// Whether the call runs with folded groups: where folds_groups() says so, unless the left bound of a window hides keys of some
+// query. Lengths of rows express right bounds alone.
 bool runs_folded(const SdpaCall &, const VariantRecord &);
 
 // Calls run(folded) with the groups folded into the queries, for as many batch entries at a time as fit a core's cache. Row
