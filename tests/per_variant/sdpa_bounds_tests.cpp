@@ -47,7 +47,7 @@ TEST_CASE("variants: nothing is read or written beyond the arrays", "[sdpa][per_
                     for (bool at_end : {true, false}) {
                         SdpaCase c{.batch = 1,
                                    .query_heads = 2,
-                                   .key_heads = 1,
+                                   .key_heads = 2 / group_in_place(v),
                                    .queries = queries,
                                    .keys = keys,
                                    .head_dim = head_dim,

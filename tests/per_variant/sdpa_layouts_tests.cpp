@@ -10,7 +10,7 @@ template<typename F> void for_each_layout(const attune::VariantInfo &v, const F 
     const auto [head_dim, value_dim] = head_size(v);
     for (const auto &[queries, keys] : {std::pair(1, kv_block_of(v) + 1), {tile_of(v) + 1, 35}})
         f(SdpaCase{.query_heads = 4,
-                   .key_heads = 2,
+                   .key_heads = 4 / group_in_place(v),
                    .queries = queries,
                    .keys = keys,
                    .head_dim = head_dim,

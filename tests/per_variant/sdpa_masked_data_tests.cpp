@@ -27,8 +27,12 @@ std::vector<MaskedCase> masked_cases(const attune::VariantInfo &v) {
     const auto [head_dim, value_dim] = head_size(v);
     const std::int64_t tile = tile_of(v), kv_block = kv_block_of(v), keys = 2 * kv_block + 5, queries = tile + 3;
     const auto with = [&](const std::function<void(SdpaCase &)> &mask, std::vector<std::int64_t> spoiled) {
-        SdpaCase c{
-            .query_heads = 2, .key_heads = 1, .queries = queries, .keys = keys, .head_dim = head_dim, .value_dim = value_dim};
+        SdpaCase c{.query_heads = 2,
+                   .key_heads = 2 / group_in_place(v),
+                   .queries = queries,
+                   .keys = keys,
+                   .head_dim = head_dim,
+                   .value_dim = value_dim};
         mask(c);
         return MaskedCase{c, spoiled};
     };

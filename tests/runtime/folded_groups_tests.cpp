@@ -12,10 +12,6 @@ using namespace attune_test;
 
 namespace {
 
-bool is_of_tiles(const attune::VariantInfo &v) {
-    return v.schedule == "prefill" || v.schedule == "bf16_dot" || v.schedule == "amx";
-}
-
 // Tiles that dispatch counts for a batch entry.
 template<typename T> std::int64_t tiles_of_dispatch(const attune::VariantInfo &v, const SdpaCase &c) {
     attune::detail::CostTerms terms{};

@@ -17,15 +17,16 @@ struct Cases {
     unsigned seed;
     std::vector<SdpaCase> all = {};
 
-    // Adds a case of two entries, and four query heads on two key heads. Where KV blocks are so long that many queries would
-    // cost the reference seconds, it has few queries: such schedules fill their tiles with the heads of a group.
+    // Adds a case of two entries, and four query heads on two key heads, or on four where groups are not computed in place.
+    // Where KV blocks are so long that many queries would cost the reference seconds, it has few queries: such schedules fill
+    // their tiles with the heads of a group.
     void add(std::int64_t queries, std::int64_t keys, const SetOption &set = {}) {
         const auto [head_dim, value_dim] = attune_test::head_size(variant);
         const std::int64_t most = variant.schedule == "decode" ? 4'000'000 : 60'000'000;
         const std::int64_t of_query = 2 * 4 * std::max<std::int64_t>(keys, 1) * (head_dim + value_dim);
         queries = std::clamp<std::int64_t>(most / of_query, 1, queries);
         SdpaCase c{.query_heads = 4,
-                   .key_heads = 2,
+                   .key_heads = 4 / attune_test::group_in_place(variant),
                    .queries = queries,
                    .keys = keys,
                    .head_dim = head_dim,
@@ -60,7 +61,8 @@ void add_masks(Cases &cases, std::int64_t tile, std::int64_t kv_block) {
     cases.add(tile + 1, 2 * kv_block - 1, [](SdpaCase &c) { c.causal = Causal::bottom_right; });
     cases.add(kv_block + tile + 1, kv_block + 1, [](SdpaCase &c) { c.causal = Causal::bottom_right; });  // rows without keys
     cases.add(tile + 5, kv_block + 5, [](SdpaCase &c) { c.causal = Causal::offset, c.offset = -2; });
-    cases.add(tile + 1, kv_block + 3, [](SdpaCase &c) { c.window = {0, 0}; });
+    // A window that hides keys, in which kernels map groups of query heads themselves.
+    cases.add(tile + 1, kv_block + 3, [](SdpaCase &c) { c.window = {0, 0}, c.key_heads = 2; });
     cases.add(tile + 1, 2 * kv_block + 3, [](SdpaCase &c) { c.window = {c.keys / 3, 2}; });
     cases.add(tile + 1, 2 * kv_block + 3, [](SdpaCase &c) { c.window = {4, -1}, c.causal = Causal::bottom_right; });
     cases.add(tile + 1, 2 * kv_block + 3, [=](SdpaCase &c) { c.valid_lens = {0, length(kv_block + 1)}; });
