@@ -39,7 +39,7 @@ CostTerms counted_tiles(const attune::SdpaProblem &p, std::int64_t tile, std::in
             const std::int64_t last = (std::min(first + tile, p.queries * rows) - 1) / rows;
             std::int64_t keys = 0;
             for (std::int64_t j = 0; j < p.keys; j++) keys += !p.causal || j <= p.keys - p.queries + last;
-            terms[1]++, terms[2] += width;
+            terms[1]++, terms[2] += keys > 0 ? width : 0;
             terms[3] += double(keys * tile), terms[4] += double(keys * tile) * width;
             terms[5] += double((keys + block - 1) / block) * width;
             const std::int64_t bytes = p.keys * (p.head_dim + p.value_dim) * attune::size_of(p.dtype);
@@ -48,7 +48,7 @@ CostTerms counted_tiles(const attune::SdpaProblem &p, std::int64_t tile, std::in
     return terms;
 }
 
-CostTerms counted_blocks(const attune::SdpaProblem &p, std::int64_t tile, std::int64_t block) {
+CostTerms counted_blocks(const attune::SdpaProblem &p, std::int64_t tile, std::int64_t block, std::int64_t step) {
     const double width = double(in_vectors(p.head_dim) + in_vectors(p.value_dim));
     const std::int64_t rows = p.query_heads / p.key_heads * p.queries;
     const std::int64_t bytes = p.key_heads * p.keys * (p.head_dim + p.value_dim) * attune::size_of(p.dtype);
@@ -56,7 +56,8 @@ CostTerms counted_blocks(const attune::SdpaProblem &p, std::int64_t tile, std::i
     for (std::int64_t first = 0; first < rows; first += tile) {
         for (std::int64_t h = 0; h < p.key_heads; h++) {
             for (std::int64_t key = 0; key < p.keys; key += block) terms[1]++;
-            terms[3] += double(tile * p.keys), terms[4] += double(tile * p.keys) * width;
+            for (std::int64_t key = 0; key < p.keys; key += step)
+                terms[3] += double(tile * step), terms[4] += double(tile * step) * width;
         }
         terms[5] += double(std::max<std::int64_t>(bytes - (1 << 20), 0));
         terms[6] += double(std::max<std::int64_t>(bytes - (24 << 20), 0));
@@ -84,7 +85,8 @@ TEST_CASE("cost terms: of attention, as loops count them", "[dispatch]") {
             p.causal = random() % 2;
             const std::int64_t tile = parameter(v, "tile_q", 1), block = parameter(v, "kv_block", 1);
             const bool tiles = v.schedule == "prefill" || v.schedule == "bf16_dot";
-            const CostTerms expected = tiles ? counted_tiles(p, tile, block) : counted_blocks(p, tile, block);
+            const CostTerms expected =
+                tiles ? counted_tiles(p, tile, block) : counted_blocks(p, tile, block, parameter(v, "kv_subblock", 1));
             CostTerms terms{};
             REQUIRE(attune::detail::cost_terms(v.name, p, terms).ok());
             INFO(v.name << " h " << p.query_heads << '/' << p.key_heads << " q " << p.queries << " k " << p.keys << " d "

@@ -18,9 +18,9 @@ double bytes_of_head(const SdpaProblem &p, std::int64_t keys) {
 double in_vectors(std::int64_t channels) { return static_cast<double>(ceil_div(channels, vector_elements) * vector_elements); }
 double width_of(const SdpaProblem &p) { return in_vectors(p.head_dim) + in_vectors(p.value_dim); }
 
-// Sums over the tiles of queries of one head: the keys that a tile looks at, and their KV blocks.
+// Sums over the tiles of queries of one head: the keys that a tile looks at, their KV blocks, and the tiles that have any.
 struct KeysOfTiles {
-    double keys = 0, blocks = 0;
+    double keys = 0, blocks = 0, tiles = 0;
 };
 
 // A causal tile sees the keys up to that of its last query: keys - queries more than the queries up to it. A tile of folded
@@ -36,6 +36,7 @@ KeysOfTiles causal_keys(const SdpaProblem &p, double tile, std::int64_t tiles, s
     // On average a tile ends in the middle of a KV block.
     const double size = static_cast<double>(block);
     all.blocks = std::max(0.0, sum / size + full / 2 * (1 - 1 / size)) + static_cast<double>(ceil_div(p.keys, block));
+    all.tiles = full + 1;
     return all;
 }
 
@@ -48,7 +49,7 @@ KeysOfTiles keys_of_tiles(const SdpaProblem &p, double tile, std::int64_t tiles,
     if (p.causal && p.window_keys == 0) return causal_keys(p, tile, tiles, block);
     const std::int64_t keys = keys_of_queries(p, static_cast<std::int64_t>(std::ceil(tile)));
     const double all = static_cast<double>(tiles);
-    return {all * static_cast<double>(keys), all * static_cast<double>(ceil_div(keys, block))};
+    return {all * static_cast<double>(keys), all * static_cast<double>(ceil_div(keys, block)), all};
 }
 
 // Tiles of queries: of each query head or, where groups are folded, of each key head.
@@ -74,7 +75,7 @@ CostTerms terms_of_tiles(const SdpaProblem &p, const Runnable &v) {
         tasks = static_cast<double>(p.key_heads) * static_cast<double>(keys_of_queries(p, p.queries)) * width;
     // A tile finds in a core's own cache the keys and values that the tile before it has left.
     const double beyond = of_heads * std::max(bytes_of_head(p, keys_of_queries(p, v.tile_rows)) - own_cache_bytes / 2, 0.0);
-    return {1, tasks, of_heads * width, scores, scores * width, heads * seen.blocks * width, beyond};
+    return {1, tasks, heads * seen.tiles * width, scores, scores * width, heads * seen.blocks * width, beyond};
 }
 
 CostTerms terms_of_blocks(const SdpaProblem &p, const Runnable &v) {
@@ -83,7 +84,8 @@ CostTerms terms_of_blocks(const SdpaProblem &p, const Runnable &v) {
     const std::int64_t keys = keys_of_queries(p, p.queries);
     const double bytes = key_heads * bytes_of_head(p, keys);
     const double of_heads = key_heads * static_cast<double>(tiles),
-                 scores = of_heads * static_cast<double>(v.tile_rows) * static_cast<double>(keys);
+                 computed = static_cast<double>(ceil_div(keys, v.key_step) * v.key_step),
+                 scores = of_heads * static_cast<double>(v.tile_rows) * computed;
     return {1,
             of_heads * static_cast<double>(ceil_div(keys, v.block)),
             key_heads * static_cast<double>(rows) * width,

@@ -35,10 +35,10 @@ inline double work_of(const SdpaProblem &p) {
 
 // Terms of prefill, bf16_dot and amx, whose task is a tile of queries of one head, or of one group where groups are folded; a
 // sum over heads and tiles of each:
-//   0 the call   1 tiles   2 tiles * width   3 scores, padding included   4 scores * width   5 KV blocks * width
+//   0 the call   1 tiles   2 tiles that see keys * width   3 scores, padding included   4 scores * width   5 KV blocks * width
 //   6 bytes of a head's keys and values beyond a core's own cache, as often as a tile reads them
 // and of decode and split, whose task is a KV block of a key head:
-//   0 the call   1 KV blocks of each tile of rows   2 rows * width   3 scores   4 scores * width
+//   0 the call   1 KV blocks of each tile of rows   2 rows * width   3 scores, padding included   4 scores * width
 //   5 bytes of keys and values beyond a core's own cache, each as often as a tile of rows reads it   6 beyond a shared cache
 // `width` is head_dim + value_dim in whole vectors. In AMX kernels term 1 is keys * width that are laid out for tiles.
 // Of kernels for a device, of the whole batch; a sum over the blocks of the grid of each, but for 1:

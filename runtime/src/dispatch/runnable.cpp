@@ -115,7 +115,8 @@ Runnable runnable_of(const VariantRecord &v) {
     r.full_tiles = takes_full_tiles(v);
     r.rank_k_update = parameter("update_depth", 0) > 0;
     r.tile_rows = parameter("tile_rows", v.tile_q), r.tile_columns = parameter("tile_columns", 1);
-    r.block = parameter("depth_block", parameter("tile_depth", v.kv_block)), r.task_rows = parameter("task_rows", 1);
+    r.block = parameter("depth_block", parameter("tile_depth", v.kv_block)), r.key_step = parameter("kv_subblock", 1);
+    r.task_rows = parameter("task_rows", 1);
     r.channels = parameter("channels", v.head_dim), r.split_keys = parameter("split_keys", 0);
     r.cost = v.cost_target.empty() ? cost_by_rule(r) : v.cost;
     return r;

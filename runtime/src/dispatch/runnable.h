@@ -25,6 +25,7 @@ struct Runnable {
     bool few_rows, full_tiles, rank_k_update;  // of products
     std::int64_t tile_rows, tile_columns;      // of attention: queries, or rows, of a tile; 1 column
     std::int64_t block;                        // keys of a KV block; the depth of a depth block
+    std::int64_t key_step;                     // of decode: keys that it computes at once, the last ones padded to as many
     std::int64_t task_rows;                    // of products
     std::int64_t channels, split_keys;         // of attention on a device; 0 split_keys: keys are not cut
     detail::CostCoefficients cost;
