@@ -20,6 +20,9 @@ double lanes_of(const VariantRecord &v) {
 double multiply_add_of(const Runnable &v) {
     const bool amx = multiplies_amx_tiles(*v.record);
     if (v.record->schedule_id == Schedule::bf16_dot) return 0.5;
+    // Every second product of additive attention is by a tanh or, in its separable form, by a quotient.
+    if (v.record->op == "additive") return v.record->dtype == DType::f64 ? 23 : 6.5;
+    if (v.record->op == "additive_separable") return 3.2;
     if (!amx) return 1;
     // Two bf16 stand for an f16 and three for an f32, of which three and six products count.
     const double products = v.record->dtype == DType::bf16 ? 1 : v.record->dtype == DType::f16 ? 3 : 6;
@@ -45,9 +48,13 @@ detail::CostCoefficients of_attention(const Runnable &v, double step) {
                 0};
     }
     case Schedule::decode:
-        return {
-            in(call), in(400 + 220 * tile), in(1), in(0.25 * step), in(multiply_add * step * (tile > 1 ? 1.3 : 2.8)), 0.003F,
-            0.01F};
+        return {in(call),
+                in(400 + 220 * tile),
+                in(1),
+                in(0.25 * step),
+                in(multiply_add * multiply_add_of(v) * step * (tile > 1 ? 1.3 : 2.8)),
+                0.003F,
+                0.01F};
     default: return {in(call), in(1100 + 45 * tile), in(0.8), 0, in(multiply_add * step * (1 + 5 / tile)), 0.01F, 0.01F};
     }
 }
