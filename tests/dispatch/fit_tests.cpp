@@ -16,6 +16,7 @@
 #include <random>
 
 using namespace attune::dispatch;
+using attune::Place;
 
 namespace {
 
@@ -66,6 +67,46 @@ TEST_CASE("fit: a tenth of the samples, disturbed, moves little", "[dispatch]") 
     std::vector<Sample> seen = samples_of(random, 60, 0.01);
     for (std::size_t n = 0; n < seen.size(); n += 10) seen[n].ns *= 3;
     CHECK(worst_error(fit(seen), samples_of(random, 200, 0)) < 0.15);
+}
+
+TEST_CASE("fits: a machine that is slow for seconds moves choices little, since it slows all variants of a shape",
+          "[dispatch]") {
+    const unsigned seed = 500005;
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    const auto all = families("sdpa", Place::host);
+    const auto family = std::find_if(all.begin(), all.end(), [](const Family &f) {
+        return f.dtype == attune::DType::f32 && f.kind == "plain" && f.head_dim == 40;
+    });
+    REQUIRE(family != all.end());
+    Fits truths;
+    std::vector<Measured> measured;
+    for (int n = 0; n < 60; n++) {
+        Measured &m = measured.emplace_back();
+        m.times.shape = random_shape(*family, random, {.work = 4e8, .single = true});
+        const double slowness = std::uniform_real_distribution<double>(1, 2)(random);
+        for (const std::string &variant : variants_for(m.times.shape)) {
+            auto &truth = truths[variant];
+            if (truth.cost[0] == 0) truth.cost = {2000, 300, 2, 0, 0.01F + 0.003F * float(truths.size()), 0, 0};
+            m.times.seconds[variant] = 1e-9 * slowness * predicted(truth.cost, terms_of(variant, m.times.shape));
+        }
+    }
+    REQUIRE(truths.size() >= 3);
+    const Fits fits = fits_of(measured, Place::host);
+    // Ratios of each variant's time and that of the first one.
+    std::vector<double> errors;
+    for (const Measured &m : measured) {
+        const auto ratio = [&](const Fits &of, const std::string &variant) {
+            const std::string &first = m.times.seconds.begin()->first;
+            return predicted(of.at(variant).cost, terms_of(variant, m.times.shape)) /
+                   predicted(of.at(first).cost, terms_of(first, m.times.shape));
+        };
+        for (const auto &[variant, seconds] : m.times.seconds)
+            errors.push_back(std::abs(ratio(fits, variant) / ratio(truths, variant) - 1));
+    }
+    std::sort(errors.begin(), errors.end());
+    INFO("ratios of predicted times: nine of ten within " << errors[errors.size() * 9 / 10]);
+    CHECK(errors[errors.size() * 9 / 10] < 0.12);
 }
 
 TEST_CASE("fit: coefficients are positive where least squares without that bound has a negative one", "[dispatch]") {

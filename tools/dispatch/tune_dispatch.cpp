@@ -41,7 +41,9 @@ std::vector<bench::Shape> grid_of(const std::string &op, unsigned seed, Place pl
     std::vector<std::vector<bench::Shape>> all;
     std::size_t most = 0;
     for (const Family &f : families(op, place)) {
-        std::mt19937_64 random(seed);
+        // Kernels for any head size serve several families: each has shapes of its own.
+        std::seed_seq of_family{seed, static_cast<unsigned>(all.size())};
+        std::mt19937_64 random(of_family);
         std::vector<bench::Shape> &some = all.emplace_back();
         for (int n = 0; n < count_for(f); n++)
             some.push_back(random_shape(f, random, place == Place::device ? fit_on_device : fit_on_thread));

@@ -11,15 +11,52 @@ namespace {
 
 constexpr std::size_t least_shapes = 8;  // for six coefficients
 
-// Samples of each variant at shapes of its own kind: with fewer options a kernel does less than a call of its kind.
-std::map<std::string, std::vector<Sample>> samples_of(const std::vector<Measured> &measured) {
+// Samples of each variant at shapes of its own kind: with fewer options a kernel does less than a call of its kind. Times are
+// divided by the slowness of their shape.
+std::map<std::string, std::vector<Sample>> samples_of(const std::vector<Measured> &measured,
+                                                      const std::vector<double> &slowness) {
     std::map<std::string, std::vector<Sample>> samples;
-    for (const Measured &m : measured)
+    for (std::size_t shape = 0; shape < measured.size(); shape++) {
+        const Measured &m = measured[shape];
+        const double ns = 1e9 / slowness[shape];
         for (const auto &[variant, seconds] : m.times.seconds)
             if (info_of(variant).kind == m.times.shape.kind() && is_dispatched(variant, m.times.shape))
                 for (int n = 0; n < m.weight; n++)
-                    samples[variant].push_back({terms_of(variant, m.times.shape), 1e9 * seconds, 1e9 * m.times.least()});
+                    samples[variant].push_back({terms_of(variant, m.times.shape), ns * seconds, ns * m.times.least()});
+    }
     return samples;
+}
+
+Fits fits_of_each(const std::map<std::string, std::vector<Sample>> &samples) {
+    Fits fits;
+    for (const auto &[variant, of_variant] : samples)
+        if (of_variant.size() >= least_shapes) fits[variant].cost = fit(of_variant);
+    return fits;
+}
+
+// How much longer than predicted a shape's variants took, the median of those near the quickest: on a shared machine other
+// programs slow all of them together, for seconds in which no ticks are counted.
+double slowness_of(const ShapeTimes &times, const Fits &fits) {
+    constexpr double near = 2;
+    std::vector<double> ratios;
+    for (const auto &[variant, seconds] : times.seconds) {
+        const auto f = fits.find(variant);
+        if (f == fits.end() || seconds > near * times.least()) continue;
+        const double ns = predicted(f->second.cost, terms_of(variant, times.shape));
+        if (ns > 0) ratios.push_back(1e9 * seconds / ns);
+    }
+    return ratios.size() < 2 ? 1 : tune::median(ratios);
+}
+
+// The slowness of every shape, by fits that know more of it in each round.
+std::vector<double> slowness_of(const std::vector<Measured> &measured) {
+    constexpr int rounds = 3;
+    std::vector<double> slowness(measured.size(), 1.0);
+    for (int round = 0; round < rounds; round++) {
+        const Fits fits = fits_of_each(samples_of(measured, slowness));
+        for (std::size_t n = 0; n < measured.size(); n++) slowness[n] = slowness_of(measured[n].times, fits);
+    }
+    return slowness;
 }
 
 // The choices among the variants with these numbers.
@@ -42,14 +79,14 @@ std::vector<Contest> contests_of(const std::vector<Measured> &measured, Place pl
 }  // namespace
 
 Fits fits_of(const std::vector<Measured> &measured, Place place) {
-    const std::map<std::string, std::vector<Sample>> samples = samples_of(measured);
+    Fits fits = fits_of_each(samples_of(measured, slowness_of(measured)));
     std::map<std::string, std::size_t> numbers;
     std::vector<detail::CostCoefficients> costs;
-    for (const auto &[variant, of_variant] : samples)
-        if (of_variant.size() >= least_shapes) numbers[variant] = costs.size(), costs.push_back(fit(of_variant));
+    for (const auto &[variant, f] : fits) numbers[variant] = costs.size(), costs.push_back(f.cost);
     refine(costs, contests_of(measured, place, numbers));
-    Fits fits;
-    for (const auto &[variant, number] : numbers) fits[variant] = {costs[number], error_of(costs[number], samples.at(variant))};
+    const auto as_measured = samples_of(measured, std::vector<double>(measured.size(), 1.0));
+    for (const auto &[variant, number] : numbers)
+        fits[variant] = {costs[number], error_of(costs[number], as_measured.at(variant))};
     return fits;
 }
 
