@@ -104,7 +104,8 @@ void schedule_decode_of_any_size(SdpaStages &s, const DecodeParameters &paramete
     require(parameters.prefetch_keys == 0, "prefetch_keys is for one head size, which must be given");
     require(!in.row_shift.defined() || parameters.value_block % keys_of_run == 0 || keys_of_run % parameters.value_block == 0,
             "value_block and the keys of a run must divide one another");
-    s.query_t.reorder_storage(s.d, s.r, s.t, s.h, s.b);
+    // Whole vectors of channels: the products read the last one whole, too, and then select.
+    s.query_t.reorder_storage(s.d, s.r, s.t, s.h, s.b).align_bounds(s.d, lanes);
     for (int stage = 0; stage < 2; stage++) {
         schedule_kv_block_tasks(s, stage, in, lanes);
         const DecodeBlock c = begin_kv_block(s, stage, parameters, passes, in, lanes);
