@@ -124,12 +124,13 @@ inline int columns_of_full_tiles(const attune::VariantInfo &v) {
 inline int kv_block_of(const attune::VariantInfo &v) { return parameter_of(v, "kv_block", 128); }
 inline int tile_of(const attune::VariantInfo &v) { return parameter_of(v, "tile_q", 1); }
 
-// Variants of attention whose tile is some queries of one head. Groups of query heads of plain ones are folded into the queries
-// of one head (folded_groups.h): there the runtime, rather than the kernel, reads queries and writes results of the caller.
+// Forward variants of attention whose tile is some queries of one head. Where such a variant is plain, the runtime folds groups
+// of query heads into the queries of one head (folded_groups.h), and the kernel runs on copies of queries and results.
 inline bool is_of_tiles(const attune::VariantInfo &v) {
-    return v.schedule == "prefill" || v.schedule == "bf16_dot" || v.schedule == "amx";
+    const bool tiles = v.schedule == "prefill" || v.schedule == "bf16_dot" || v.schedule == "amx";
+    return tiles && !v.op.ends_with("_backward");  // gradients have schedules of these names, too
 }
-// A number of query heads of a key head at which a variant computes in place, on the arrays of the caller.
+// The size of the groups of query heads with which checks run a kernel on the arrays of the caller: 1 where groups are folded.
 inline int group_in_place(const attune::VariantInfo &v) { return is_of_tiles(v) && v.kind == "plain" ? 1 : 2; }
 
 inline std::vector<std::int64_t> sorted_sizes(std::vector<std::int64_t> sizes) {
